@@ -1,0 +1,27 @@
+//! What a client may see of a turn. Every view (OpenAI chunks, the terminal, …) is made from these alone.
+
+use std::time::Duration;
+
+use crate::message::{ToolCall, ToolResult};
+use crate::model::{FinishReason, ModelError, Usage};
+use crate::tool::{ToolProgress, ToolRef};
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ChatEvent {
+    /// First event of every turn.
+    Started { turn: String, model: String },
+    Text(String),
+    Reasoning(String),
+    /// The server runs this call; the client has nothing to do. `tool` is `None` for a tool that does not exist.
+    CallStarted { call: ToolCall, tool: Option<ToolRef> },
+    CallProgress { call_id: String, progress: ToolProgress },
+    CallFinished { result: ToolResult, elapsed: Duration },
+    /// Calls that only the client can run; they end the turn.
+    ClientCalls(Vec<ToolCall>),
+    /// Something the person should know and the model's answer does not say.
+    Notice(String),
+    /// Last event of a turn that ended as it should.
+    Finished { reason: FinishReason, usage: Usage, rounds: u32 },
+    /// Last event of a turn that did not.
+    Failed(ModelError),
+}

@@ -1,0 +1,36 @@
+//! What a chat is: pure values and decisions, without IO, clock or runtime.
+//!
+//! The outside reaches this crate through two ports, [`ToolSource`] and [`ModelProvider`]; everything a turn
+//! decides is in [`turn`], and everything a client may see of it is a [`ChatEvent`].
+
+pub mod secret;
+
+pub mod project;
+
+pub mod message;
+
+pub mod json;
+
+pub mod text_calls;
+
+pub mod tool;
+
+pub mod tool_set;
+
+pub mod model;
+
+pub mod prompting;
+
+pub mod event;
+
+pub mod turn;
+
+pub use event::ChatEvent;
+pub use message::{Arguments, AssistantMessage, Content, Message, Part, Prose, ToolCall, ToolResult};
+pub use model::{
+    DeltaStream, FinishReason, ModelDelta, ModelError, ModelProvider, ModelRequest, ToolChoice, Usage,
+};
+pub use project::{McpServer, Model, Project};
+pub use secret::Secret;
+pub use tool::{BoxFuture, Catalogue, Tool, ToolError, ToolOutput, ToolRef, ToolSource};
+pub use tool_set::ToolSet;

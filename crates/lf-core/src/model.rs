@@ -1,0 +1,146 @@
+//! Asking a model: the request, the pieces of its answer, and the port.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::Stream;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::message::{Message, ToolCall};
+
+/// One ask. Tools carry exposed names.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ModelRequest {
+    pub messages: Vec<Message>,
+    pub tools: Arc<[ToolSpec]>,
+    pub tool_choice: Option<ToolChoice>,
+    /// All other request fields, in the spelling of OpenAI Chat Completions; unknown ones too.
+    pub parameters: Map<String, Value>,
+    /// Whether the upstream is asked to stream.
+    pub stream: bool,
+}
+
+/// What a client asks for, decoded from its dialect.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ChatRequest {
+    /// As the client wrote it; `None` means the project's default.
+    pub model: Option<String>,
+    pub messages: Vec<Message>,
+    /// Tools the client declared and runs itself.
+    pub tools: Vec<ToolSpec>,
+    /// Names as the client wrote them.
+    pub tool_choice: Option<ToolChoice>,
+    /// All other fields, in the spelling of OpenAI Chat Completions; unknown ones too.
+    pub parameters: Map<String, Value>,
+    /// Values for `{{name}}` in prompts and inline tools.
+    pub variables: Map<String, Value>,
+    pub stream: bool,
+}
+
+/// A tool as a model is shown it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: Option<Arc<str>>,
+    pub schema: Arc<Value>,
+    /// Further fields of the declaration (`strict`, …), kept for the upstream.
+    pub rest: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolChoice {
+    Auto,
+    None,
+    Required,
+    /// An exposed name.
+    Tool(String),
+}
+
+/// A piece of the model's answer, already decoded from the upstream's dialect.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelDelta {
+    Text(String),
+    Reasoning(String),
+    /// A whole call: fragments are assembled by the dialect, and a call is only told once nothing can change it.
+    /// `id` is empty where the upstream sent none.
+    Call(ToolCall),
+    Usage(Usage),
+    /// The last delta of an answer that ended as the dialect says it must.
+    Finish { reason: FinishReason, raw: Option<String> },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinishReason {
+    Stop,
+    Length,
+    ToolCalls,
+    ContentFilter,
+}
+
+impl FinishReason {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ToolCalls => "tool_calls",
+            Self::ContentFilter => "content_filter",
+        }
+    }
+}
+
+/// Tokens, as the upstream counted them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    pub input: u64,
+    pub output: u64,
+    /// Part of `input` that came from the upstream's cache.
+    pub cached: u64,
+    /// Part of `output` that was reasoning.
+    pub reasoning: u64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cached = self.cached.saturating_add(other.cached);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
+    }
+}
+
+/// Why a model gave no (whole) answer: one variant per thing a caller can do about it.
+#[derive(Debug, Clone, Error, PartialEq)]
+pub enum ModelError {
+    #[error("cannot reach {url}: {reason}")]
+    Unreachable { url: String, reason: String },
+    /// 401 or 403.
+    #[error("{url} refused the credentials ({status}): {message}")]
+    Unauthorized { url: String, status: u16, message: String },
+    #[error("{url} is limiting requests (429): {message}")]
+    RateLimited { url: String, message: String, retry_after: Option<Duration> },
+    /// Any other 4xx: the request is at fault. `body` is the upstream's `error` object, where it sent one.
+    #[error("{url} rejected the request ({status}): {message}")]
+    Rejected { url: String, status: u16, message: String, body: Option<Box<Value>> },
+    /// 5xx, or an error told inside the answer.
+    #[error("{url} failed ({status}): {message}")]
+    Failed { url: String, status: u16, message: String, retry_after: Option<Duration> },
+    #[error("{url} did not {what} within {limit:?}")]
+    Timeout { url: String, what: &'static str, limit: Duration },
+    /// Not the protocol: HTML instead of JSON, a stream cut before its end, …
+    #[error("{url} answered with something that is no {expected}: {found}")]
+    Garbled { url: String, expected: &'static str, found: String },
+    /// This program has no way to ask.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<ModelDelta, ModelError>> + Send>>;
+
+/// Makes a model answer.
+pub trait ModelProvider: Send + Sync {
+    /// Encodes the request at once and sends nothing until the stream is polled; dropping the stream cancels the
+    /// request. The stream ends after [`ModelDelta::Finish`] or after the first error.
+    fn stream(&self, request: &ModelRequest) -> DeltaStream;
+}

@@ -1,0 +1,248 @@
+//! The validated content of one `llamafarm.yaml`. Valid by construction: every name refers to something that exists.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use globset::GlobMatcher;
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+
+use crate::Secret;
+use crate::message::Role;
+
+/// One project.
+#[derive(Debug, Clone)]
+pub struct Project {
+    pub namespace: String,
+    pub name: String,
+    /// The directory of the file; relative paths start here.
+    pub root: PathBuf,
+    pub servers: IndexMap<String, Result<Arc<McpServer>, Disabled>>,
+    pub models: IndexMap<String, Result<Arc<Model>, Disabled>>,
+    /// A key of `models`; `None` only when there are no models.
+    pub default_model: Option<String>,
+    pub prompts: IndexMap<String, PromptSet>,
+}
+
+/// Why an entry of the file cannot be used although the file is right, such as a missing variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disabled {
+    /// A lowercase fragment, such as "variable `API_TOKEN` is not set (llamafarm.yaml:12:24)".
+    pub reason: String,
+}
+
+/// A configured tool server that we connect to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct McpServer {
+    pub name: String,
+    pub transport: Transport,
+    pub tools: ToolFilter,
+    /// One call; progress from the server starts it anew. Default 30 s.
+    pub timeout: Duration,
+    /// What one call may take however much progress it reports. Default 10 × `timeout`.
+    pub max_timeout: Duration,
+    /// From the start of the process or connection to the first tool list. Default 60 s.
+    pub startup_timeout: Duration,
+    /// A chat fails when this server is down.
+    pub required: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Transport {
+    Stdio(StdioServer),
+    /// Streamable HTTP.
+    Http(HttpServer),
+    /// HTTP+SSE of revision 2024-11-05.
+    Sse(HttpServer),
+}
+
+impl Transport {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Stdio(_) => "stdio",
+            Self::Http(_) => "http",
+            Self::Sse(_) => "sse",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct StdioServer {
+    pub command: String,
+    pub args: Vec<Secret>,
+    /// Set on top of the safe list and `inherit_env`.
+    pub env: Vec<(String, Secret)>,
+    /// Names taken over from our own environment beyond the safe list.
+    pub inherit_env: Vec<String>,
+    pub cwd: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct HttpServer {
+    /// `http` or `https`; used as it is, nothing appended.
+    pub base_url: String,
+    pub headers: Vec<(String, Secret)>,
+}
+
+/// Which of a server's tools exist for us. Globs match the server's own tool names.
+#[derive(Debug, Clone, Default)]
+pub struct ToolFilter {
+    /// `None`: every tool that is not denied.
+    pub allow: Option<Vec<GlobMatcher>>,
+    pub deny: Vec<GlobMatcher>,
+    /// Server's name → the name shown instead.
+    pub rename: IndexMap<String, String>,
+}
+
+impl ToolFilter {
+    pub fn permits(&self, tool: &str) -> bool {
+        let allowed = self.allow.as_ref().is_none_or(|globs| globs.iter().any(|glob| glob.is_match(tool)));
+        allowed && !self.deny.iter().any(|glob| glob.is_match(tool))
+    }
+
+    fn fingerprint(&self) -> (Option<Vec<&str>>, Vec<&str>, Vec<(&str, &str)>) {
+        fn globs(list: &[GlobMatcher]) -> Vec<&str> {
+            list.iter().map(|glob| glob.glob().glob()).collect()
+        }
+        let rename = self.rename.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
+        (self.allow.as_deref().map(globs), globs(&self.deny), rename)
+    }
+}
+
+impl PartialEq for ToolFilter {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint() == other.fingerprint()
+    }
+}
+
+impl Eq for ToolFilter {}
+
+impl std::hash::Hash for ToolFilter {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.fingerprint().hash(state);
+    }
+}
+
+/// An entry of `runtime.models`.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// The name clients use.
+    pub name: String,
+    pub description: Option<String>,
+    pub provider: Provider,
+    /// The upstream's name for it.
+    pub model: String,
+    /// Without a trailing slash; the provider's default where the file is silent. Empty for `demo`.
+    pub base_url: String,
+    pub api_key: Option<Secret>,
+    pub strategy: ToolCallStrategy,
+    /// Keys of [`Project::servers`], in the order of the file.
+    pub servers: Vec<String>,
+    pub tools: Vec<InlineTool>,
+    /// Keys of [`Project::prompts`], in the order they are put together.
+    pub prompts: Vec<String>,
+    /// Defaults for request fields; the request wins.
+    pub parameters: Map<String, Value>,
+    /// Merged over the request's fields; the file wins.
+    pub extra_body: Map<String, Value>,
+    pub limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provider {
+    Openai,
+    Anthropic,
+    Ollama,
+    Gemini,
+    Universal,
+    Lemonade,
+    Demo,
+    Replay,
+}
+
+impl Provider {
+    pub const ALL: [Self; 8] = [
+        Self::Openai,
+        Self::Anthropic,
+        Self::Ollama,
+        Self::Gemini,
+        Self::Universal,
+        Self::Lemonade,
+        Self::Demo,
+        Self::Replay,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Ollama => "ollama",
+            Self::Gemini => "gemini",
+            Self::Universal => "universal",
+            Self::Lemonade => "lemonade",
+            Self::Demo => "demo",
+            Self::Replay => "replay",
+        }
+    }
+}
+
+/// How tools are offered to the model and how its calls are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolCallStrategy {
+    /// Through the API's `tools`; tool-call tags in the text are still understood.
+    #[default]
+    NativeApi,
+    /// Through the system prompt; calls are read from the text.
+    PromptBased,
+    /// Native first; prompt-based from the moment the upstream says that it has no tools.
+    Auto,
+}
+
+/// A tool of the file's own; a call to it goes back to the client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InlineTool {
+    /// May contain dots.
+    pub name: String,
+    pub description: String,
+    pub parameters: Arc<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Rounds of tool calls before one last answer without tools. Default 10.
+    pub rounds: u32,
+    /// Calls of one round that run at the same time. Default 16.
+    pub parallel_calls: usize,
+    /// What one result may take of the model's context, estimated at 4 bytes a token. Default 25 000.
+    pub result_tokens: usize,
+    /// The whole turn. Default 5 min.
+    pub turn_timeout: Duration,
+    /// The same call (name and arguments) this many times in a turn is answered with an error. Default 3.
+    pub repeat_calls: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            rounds: 10,
+            parallel_calls: 16,
+            result_tokens: 25_000,
+            turn_timeout: Duration::from_secs(300),
+            repeat_calls: 3,
+        }
+    }
+}
+
+/// Messages put before a conversation. `{{name}}` and `{{name | default}}` are filled in per request.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PromptSet {
+    pub messages: Vec<PromptMessage>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct PromptMessage {
+    pub role: Role,
+    pub content: String,
+    pub tool_call_id: Option<String>,
+}

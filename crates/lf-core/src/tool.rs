@@ -1,0 +1,164 @@
+//! Tools, and the port they are listed and called through.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Which tool of which server: the identity of a tool, whatever a model calls it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ToolRef {
+    pub server: Arc<str>,
+    /// The server's own name for it.
+    pub name: Arc<str>,
+}
+
+/// A tool as its source describes it.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    pub id: ToolRef,
+    /// What stands for [`ToolRef::name`] in exposed names; differs where the file renames the tool.
+    pub shown_name: Arc<str>,
+    pub description: Option<Arc<str>>,
+    /// The JSON Schema of its arguments, as it arrived.
+    pub schema: Arc<Value>,
+    pub(crate) checker: Arc<OnceLock<Result<jsonschema::Validator, String>>>,
+}
+
+impl Tool {
+    pub fn new(id: ToolRef, description: Option<Arc<str>>, schema: Arc<Value>) -> Self {
+        Self { shown_name: id.name.clone(), id, description, schema, checker: Arc::default() }
+    }
+
+    /// What is wrong with these arguments by the tool's schema, each with the place; empty when nothing is.
+    /// The schema is compiled once per listed tool. A schema that cannot be compiled checks nothing: the server will.
+    pub fn problems(&self, arguments: &Map<String, Value>) -> Vec<String> {
+        let checker = self
+            .checker
+            .get_or_init(|| jsonschema::validator_for(&self.schema).map_err(|error| error.to_string()));
+        let Ok(checker) = checker else { return Vec::new() };
+        let value = Value::Object(arguments.clone());
+        checker
+            .iter_errors(&value)
+            .take(8)
+            .map(|error| match error.instance_path().as_str() {
+                "" => error.to_string(),
+                path => format!("{path}: {error}"),
+            })
+            .collect()
+    }
+}
+
+/// What the tool servers of a model offer right now.
+#[derive(Debug, Clone, Default)]
+pub struct Catalogue {
+    /// By server in the order asked, then in the server's own order.
+    pub tools: Vec<Tool>,
+    /// Servers whose tools are missing, with the reason.
+    pub down: Vec<ServerDown>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerDown {
+    pub server: String,
+    pub reason: String,
+    pub required: bool,
+}
+
+/// What a source returned for a call.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ToolOutput {
+    pub content: Vec<ToolContent>,
+    pub structured: Option<Value>,
+    pub is_error: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolContent {
+    Text(String),
+    /// Base64.
+    Image { data: String, mime_type: String },
+    /// Base64.
+    Audio { data: String, mime_type: String },
+    Resource { uri: String, mime_type: Option<String>, text: Option<String>, blob: Option<String> },
+    ResourceLink { uri: String, name: String, description: Option<String>, mime_type: Option<String> },
+    /// A content type this program does not know, as it arrived.
+    Other(Value),
+}
+
+/// Progress a running call reported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolProgress {
+    pub progress: f64,
+    pub total: Option<f64>,
+    pub message: Option<String>,
+}
+
+/// Why a call has no result. `Display` is written for the model to read.
+#[derive(Debug, Clone, Error, PartialEq)]
+pub enum ToolError {
+    #[error("MCP server `{server}` is not available: {reason}")]
+    Down { server: String, reason: String },
+    #[error("MCP server `{server}` has no tool `{tool}`")]
+    UnknownTool { server: String, tool: String },
+    #[error("tool `{tool}` of MCP server `{server}` did not answer within {limit:?}; its outcome is unknown")]
+    Timeout { server: String, tool: String, limit: Duration },
+    #[error("MCP server `{server}` went away while `{tool}` was running ({reason}); its outcome is unknown")]
+    Lost { server: String, tool: String, reason: String },
+    /// The server answered with a protocol error.
+    #[error("MCP server `{server}` refused the call: {message} (code {code})")]
+    Refused { server: String, message: String, code: i64 },
+    #[error("the result of `{tool}` is larger than the limit of {limit} bytes")]
+    TooLarge { tool: String, limit: usize },
+}
+
+/// Lists and runs tools. Dropping a returned future cancels what it was doing.
+pub trait ToolSource: Send + Sync {
+    /// The tools of these servers. A server that cannot be reached costs only its own tools.
+    fn list<'a>(&'a self, servers: &'a [String]) -> BoxFuture<'a, Catalogue>;
+
+    /// Runs one tool. `progress` is called for each report of the server, in order.
+    fn call<'a>(
+        &'a self,
+        tool: &'a ToolRef,
+        arguments: &'a Map<String, Value>,
+        progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
+}
+
+impl ToolContent {
+    /// As MCP writes it (schema 2025-11-25, `ContentBlock`).
+    pub fn to_json(&self) -> Value {
+        use serde_json::json;
+        match self {
+            Self::Text(text) => json!({"type": "text", "text": text}),
+            Self::Image { data, mime_type } => json!({"type": "image", "data": data, "mimeType": mime_type}),
+            Self::Audio { data, mime_type } => json!({"type": "audio", "data": data, "mimeType": mime_type}),
+            Self::Resource { uri, mime_type, text, blob } => {
+                let mut resource = Map::new();
+                resource.insert("uri".to_owned(), json!(uri));
+                for (key, value) in [("mimeType", mime_type), ("text", text), ("blob", blob)] {
+                    if let Some(value) = value {
+                        resource.insert(key.to_owned(), json!(value));
+                    }
+                }
+                json!({"type": "resource", "resource": resource})
+            }
+            Self::ResourceLink { uri, name, description, mime_type } => {
+                let mut link = json!({"type": "resource_link", "uri": uri, "name": name});
+                for (key, value) in [("description", description), ("mimeType", mime_type)] {
+                    if let Some(value) = value {
+                        link[key] = json!(value);
+                    }
+                }
+                link
+            }
+            Self::Other(value) => value.clone(),
+        }
+    }
+}

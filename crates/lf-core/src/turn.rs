@@ -1,0 +1,339 @@
+//! A turn, from a request to its answer, as a state machine held by value. It decides and never waits: the driver
+//! asks models, runs tools and hands back what they said.
+//!
+//! [`start`] gives the first [`AskModel`]; each step is consumed by what it makes possible, so a wrong order of calls
+//! does not compile. Everything a client may see comes out as [`ChatEvent`]s.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::event::ChatEvent;
+use crate::message::{AssistantMessage, Content, Message, Prose, ToolCall};
+use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest, ToolChoice, Usage};
+use crate::project::{Limits, ToolCallStrategy};
+use crate::prompting;
+use crate::text_calls::{self, Piece, TextCall, TextEnd, TextScanner};
+use crate::tool_set::ToolSet;
+
+mod output;
+mod plan;
+mod resume;
+mod run;
+
+pub use output::result_for_model;
+pub use plan::{Planned, PlannedCall};
+pub use resume::{Resume, answer_in_order, put_back};
+pub use run::RunTools;
+
+/// What a turn starts from. Messages, parameters and tool choice are the client's, already put together with the
+/// project's prompts; tool choice names an exposed tool.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Unguessable: client-run calls of a turn that has something to resume carry it in their ids.
+    pub id: String,
+    /// The name clients use for the model.
+    pub model: String,
+    pub request: ModelRequest,
+    pub tools: ToolSet,
+    pub strategy: ToolCallStrategy,
+    pub limits: Limits,
+}
+
+/// What the driver does next.
+#[derive(Debug)]
+pub enum Step {
+    AskModel(AskModel),
+    RunTools(RunTools),
+    Done(Done),
+}
+
+/// The turn is over; its last event has been told.
+#[derive(Debug)]
+pub struct Done {
+    /// What has to be put back when the client returns with the results of its own calls.
+    pub resume: Option<Resume>,
+}
+
+/// What lives as long as the turn.
+#[derive(Debug)]
+struct Turn {
+    id: String,
+    /// `messages` grows by what each round said; `tool_choice` is the first round's.
+    request: ModelRequest,
+    /// How many of the messages are the request's own.
+    given: usize,
+    tools: ToolSet,
+    prompted: bool,
+    may_switch: bool,
+    limits: Limits,
+    /// Finished rounds, the last answer not counted.
+    rounds: u32,
+    /// No tools are offered any more: this ask is for the answer.
+    last: bool,
+    usage: Usage,
+    /// Calls minted an id so far.
+    minted: u32,
+    repeats: HashMap<String, u32>,
+    /// Text was shown in an earlier round and the next text belongs apart from it.
+    apart: bool,
+    /// What was wrong with calls of the running round that could not be read, while others of it could.
+    unread: Vec<String>,
+}
+
+/// Starts a turn.
+pub fn start(setup: Setup, events: &mut Vec<ChatEvent>) -> AskModel {
+    events.push(ChatEvent::Started { turn: setup.id.clone(), model: setup.model });
+    let mut request = setup.request;
+    request.tools = setup.tools.specs();
+    let turn = Turn {
+        id: setup.id,
+        given: request.messages.len(),
+        request,
+        tools: setup.tools,
+        prompted: setup.strategy == ToolCallStrategy::PromptBased,
+        may_switch: setup.strategy == ToolCallStrategy::Auto,
+        limits: setup.limits,
+        rounds: 0,
+        last: false,
+        usage: Usage::default(),
+        minted: 0,
+        repeats: HashMap::new(),
+        apart: false,
+        unread: Vec::new(),
+    };
+    AskModel::new(Box::new(turn))
+}
+
+/// The model is to be asked, and is answering.
+#[derive(Debug)]
+pub struct AskModel {
+    turn: Box<Turn>,
+    scanner: Option<TextScanner>,
+    round: Round,
+}
+
+/// What the model said in this round.
+#[derive(Debug, Default)]
+struct Round {
+    text: String,
+    reasoning: String,
+    calls: Vec<RawCall>,
+    malformed: Vec<Malformed>,
+    finish: Option<FinishReason>,
+    usage: Usage,
+}
+
+/// A call as it was read, before it is planned.
+#[derive(Debug)]
+struct RawCall {
+    call: ToolCall,
+    /// Given apart from the name, by the `<tool_use>` format.
+    server: Option<String>,
+}
+
+#[derive(Debug)]
+struct Malformed {
+    raw: String,
+    problem: String,
+}
+
+impl AskModel {
+    fn new(mut turn: Box<Turn>) -> Self {
+        if turn.last {
+            turn.request.tools = [].into();
+            turn.request.tool_choice = None;
+            turn.request.parameters.remove("parallel_tool_calls");
+        } else if turn.rounds > 0
+            && matches!(turn.request.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)))
+        {
+            // a forced call is forced once: kept, it would never let the model answer
+            turn.request.tool_choice = Some(ToolChoice::Auto);
+        }
+        let scanner = (!turn.tools.is_empty()).then(|| TextScanner::new(text_calls::DEFAULT));
+        Self { turn, scanner, round: Round::default() }
+    }
+
+    /// What to ask.
+    pub fn request(&self) -> Cow<'_, ModelRequest> {
+        if self.turn.prompted {
+            Cow::Owned(prompting::as_text(&self.turn.request))
+        } else {
+            Cow::Borrowed(&self.turn.request)
+        }
+    }
+
+    /// Takes a piece of the answer.
+    pub fn push(&mut self, delta: ModelDelta, events: &mut Vec<ChatEvent>) {
+        match delta {
+            ModelDelta::Text(text) => match &mut self.scanner {
+                Some(scanner) => {
+                    let pieces = scanner.push(&text);
+                    self.take_pieces(pieces, events);
+                }
+                None => self.show(text, events),
+            },
+            ModelDelta::Reasoning(text) => self.reason(text, events),
+            ModelDelta::Call(call) => self.round.calls.push(RawCall { call, server: None }),
+            ModelDelta::Usage(usage) => self.round.usage = usage,
+            ModelDelta::Finish { reason, .. } => self.round.finish = Some(reason),
+        }
+    }
+
+    fn take_pieces(&mut self, pieces: Vec<Piece>, events: &mut Vec<ChatEvent>) {
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => self.show(text, events),
+                Piece::Reasoning(text) => self.reason(text, events),
+                Piece::Call(call) => self.round.calls.push(raw_call(call)),
+                Piece::Malformed { raw, problem } => self.round.malformed.push(Malformed { raw, problem }),
+            }
+        }
+    }
+
+    fn show(&mut self, text: String, events: &mut Vec<ChatEvent>) {
+        if text.is_empty() {
+            return;
+        }
+        self.round.text.push_str(&text);
+        if std::mem::take(&mut self.turn.apart) && !text.starts_with(char::is_whitespace) {
+            events.push(ChatEvent::Text(format!("\n\n{text}")));
+        } else {
+            events.push(ChatEvent::Text(text));
+        }
+    }
+
+    fn reason(&mut self, text: String, events: &mut Vec<ChatEvent>) {
+        if !text.is_empty() {
+            self.round.reasoning.push_str(&text);
+            events.push(ChatEvent::Reasoning(text));
+        }
+    }
+
+    /// Whether the same ask can be made again with the tools told in the prompt: the strategy is `auto`, nothing of
+    /// the answer has been seen, and the upstream says that the model has no tools.
+    pub fn switch_to_prompt(&mut self, error: &ModelError) -> bool {
+        let ModelError::Rejected { message, .. } = error else { return false };
+        let message = message.to_lowercase();
+        let untouched =
+            self.round.text.is_empty() && self.round.reasoning.is_empty() && self.round.calls.is_empty();
+        let about_tools = message.contains("tool") || message.contains("function");
+        let refused = ["support", "enable", "unrecognized", "unknown", "not allowed", "extra inputs"]
+            .iter()
+            .any(|word| message.contains(word));
+        if !(self.turn.may_switch && !self.turn.prompted && untouched && about_tools && refused) {
+            return false;
+        }
+        self.turn.prompted = true;
+        true
+    }
+
+    /// The answer could not be had, or broke off: nothing of it runs, and the turn is over.
+    pub fn fail(mut self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
+        self.flush(TextEnd::Cut, events);
+        events.push(ChatEvent::Failed(error));
+        Done { resume: None }
+    }
+
+    /// The answer is whole.
+    pub fn finish(mut self, events: &mut Vec<ChatEvent>) -> Step {
+        let cut = self.round.finish == Some(FinishReason::Length);
+        self.flush(if cut { TextEnd::Cut } else { TextEnd::Clean }, events);
+        let Self { mut turn, mut round, .. } = self;
+        turn.usage += round.usage;
+        turn.apart = !round.text.is_empty() && !round.text.ends_with(char::is_whitespace) || turn.apart;
+        let runnable = round.calls.iter().any(|raw| raw.call.arguments.value().is_ok());
+        if turn.last || (cut && !runnable) {
+            return Step::Done(turn.answer(&round, events));
+        }
+        if !round.calls.is_empty() {
+            let calls = std::mem::take(&mut round.calls);
+            turn.unread = round.malformed.drain(..).map(|malformed| malformed.problem).collect();
+            return plan::plan(turn, round, calls, events);
+        }
+        if round.malformed.is_empty() {
+            return Step::Done(turn.answer(&round, events));
+        }
+        turn.report_malformed(round);
+        Step::AskModel(Self::new(turn))
+    }
+
+    fn flush(&mut self, end: TextEnd, events: &mut Vec<ChatEvent>) {
+        if let Some(mut scanner) = self.scanner.take() {
+            let pieces = scanner.finish(end);
+            self.take_pieces(pieces, events);
+        }
+    }
+}
+
+fn raw_call(call: TextCall) -> RawCall {
+    RawCall {
+        call: ToolCall {
+            id: call.id.unwrap_or_default(),
+            name: call.name,
+            arguments: call.arguments,
+            rest: serde_json::Map::new(),
+        },
+        server: call.server,
+    }
+}
+
+impl Turn {
+    /// Ends the turn with what the model said.
+    fn answer(self: Box<Self>, round: &Round, events: &mut Vec<ChatEvent>) -> Done {
+        if self.last && !round.calls.is_empty() {
+            events.push(ChatEvent::Notice(format!(
+                "the model wanted {} more tool call(s) after the limit of {} rounds; they were not run",
+                round.calls.len(),
+                self.limits.rounds
+            )));
+        }
+        let reason = match round.finish {
+            Some(FinishReason::ToolCalls) | None => FinishReason::Stop,
+            Some(reason) => reason,
+        };
+        events.push(ChatEvent::Finished { reason, usage: self.usage, rounds: self.rounds + 1 });
+        Done { resume: None }
+    }
+
+    /// Tells the model that what looks like its calls could not be read, so that it can send them again.
+    fn report_malformed(&mut self, round: Round) {
+        let mut said = round.text;
+        let mut problems = String::new();
+        for malformed in &round.malformed {
+            said.push_str(&malformed.raw);
+            problems.push_str("\n- ");
+            problems.push_str(&malformed.problem);
+        }
+        self.request.messages.push(Message::Assistant(AssistantMessage {
+            content: said.into(),
+            reasoning: some_text(round.reasoning),
+            ..AssistantMessage::default()
+        }));
+        let report = format!(
+            "<tool_response>\nError: the tool call could not be read, so nothing was run:{problems}\nSend the whole \
+             call again, with valid JSON.\n</tool_response>"
+        );
+        self.request
+            .messages
+            .push(Message::User(Prose { content: Content::Text(report), ..Prose::default() }));
+        self.end_round();
+    }
+
+    /// Counts a round of calls; the ask after the last one is for the answer.
+    fn end_round(&mut self) {
+        self.rounds += 1;
+        self.last |= self.rounds >= self.limits.rounds;
+    }
+
+    fn mint_id(&mut self) -> String {
+        self.minted += 1;
+        format!("call_{}{:02}", self.id.get(..24).unwrap_or(&self.id), self.minted)
+    }
+}
+
+fn some_text(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests;

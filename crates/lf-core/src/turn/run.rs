@@ -1,0 +1,105 @@
+//! The calls of a round are running.
+
+use std::time::Duration;
+
+use crate::event::ChatEvent;
+use crate::message::{Content, Message, Part, ToolResult};
+use crate::tool::{ToolError, ToolOutput};
+
+use super::output::result_for_model;
+use super::plan::{Planned, PlannedCall};
+use super::{AskModel, Step, Turn};
+
+/// The round's calls; each one that is [`Planned::Run`] is to be settled once, in any order.
+#[derive(Debug)]
+pub struct RunTools {
+    turn: Box<Turn>,
+    planned: Vec<PlannedCall>,
+    results: Vec<Option<ToolResult>>,
+}
+
+impl RunTools {
+    pub(super) fn new(turn: Box<Turn>, planned: Vec<PlannedCall>) -> Self {
+        let results = planned
+            .iter()
+            .map(|planned| match &planned.plan {
+                Planned::Answered(result) => Some(result.clone()),
+                _ => None,
+            })
+            .collect();
+        Self { turn, planned, results }
+    }
+
+    /// The calls in the model's order.
+    pub fn calls(&self) -> &[PlannedCall] {
+        &self.planned
+    }
+
+    /// How many may run at the same time.
+    pub fn parallel(&self) -> usize {
+        self.turn.limits.parallel_calls.max(1)
+    }
+
+    /// The calls that were answered without running.
+    pub fn answered(&self, events: &mut Vec<ChatEvent>) {
+        for result in self.results.iter().flatten() {
+            events.push(ChatEvent::CallFinished { result: result.clone(), elapsed: Duration::ZERO });
+        }
+    }
+
+    /// What came of the call at this index.
+    pub fn settle(
+        &mut self,
+        index: usize,
+        outcome: Result<ToolOutput, ToolError>,
+        elapsed: Duration,
+        events: &mut Vec<ChatEvent>,
+    ) {
+        let Some(planned) = self.planned.get(index) else { return };
+        let result = match outcome {
+            Ok(output) => result_for_model(&planned.call, output, self.turn.limits.result_tokens),
+            Err(error) => ToolResult::error(&planned.call, error.to_string()),
+        };
+        events.push(ChatEvent::CallFinished { result: result.clone(), elapsed });
+        self.results[index] = Some(result);
+    }
+
+    /// All calls are settled. One that is not is told to the model as not run.
+    pub fn finish(self, events: &mut Vec<ChatEvent>) -> Step {
+        let Self { mut turn, planned, results } = self;
+        let mut answers: Vec<ToolResult> = planned
+            .iter()
+            .zip(results)
+            .filter(|(planned, _)| !matches!(planned.plan, Planned::Client))
+            .map(|(planned, result)| {
+                result.unwrap_or_else(|| ToolResult::error(&planned.call, "this call was not run"))
+            })
+            .collect();
+        if planned.iter().any(|planned| matches!(planned.plan, Planned::Client)) {
+            turn.request.messages.extend(answers.into_iter().map(Message::Tool));
+            return Step::Done(turn.hand_over(&planned, events));
+        }
+        turn.end_round();
+        if let Some(last) = answers.last_mut() {
+            for problem in turn.unread.drain(..) {
+                say(&mut last.content, &format!("[another call of this message could not be read and was not run: {problem}]"));
+            }
+            if turn.last {
+                say(&mut last.content, LAST);
+            }
+        }
+        turn.request.messages.extend(answers.into_iter().map(Message::Tool));
+        Step::AskModel(AskModel::new(turn))
+    }
+}
+
+const LAST: &str = "[No more tool calls are possible in this turn. Answer with what is known so far.]";
+
+/// Said in a result, because that is the one place which every dialect carries and every model reads.
+fn say(content: &mut Content, note: &str) {
+    let note = format!("\n\n{note}");
+    match content {
+        Content::Text(text) => text.push_str(&note),
+        Content::Parts(parts) => parts.push(Part::Text(note)),
+    }
+}
