@@ -1,0 +1,335 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn transcript(dialect: Dialect, reads: &[&[u8]]) -> String {
+    let mut decoder = AnswerDecoder::new(dialect, "http://up");
+    let mut deltas = Vec::new();
+    let mut result = Ok(());
+    for read in reads {
+        result = result.and_then(|()| decoder.push(read, &mut deltas));
+    }
+    result = result.and_then(|()| decoder.finish(&mut deltas));
+    // Where text was cut into deltas is no part of the answer.
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    for delta in deltas {
+        let (kind, text) = match delta {
+            ModelDelta::Text(text) => ("text", text),
+            ModelDelta::Reasoning(text) => ("reasoning", text),
+            ModelDelta::Call(call) => {
+                let rest = if call.rest.is_empty() { String::new() } else { format!(" {}", json!(call.rest)) };
+                let bad = if call.arguments.value().is_err() { " UNUSABLE" } else { "" };
+                ("call", format!("{} {} {}{bad}{rest}", call.id, call.name, call.arguments.raw()))
+            }
+            ModelDelta::Usage(usage) => {
+                ("usage", format!("{}+{} cached {} reasoning {}", usage.input, usage.output, usage.cached, usage.reasoning))
+            }
+            ModelDelta::Finish { reason, raw } => {
+                ("finish", format!("{} ({})", reason.name(), raw.unwrap_or_else(|| "-".to_owned())))
+            }
+        };
+        match lines.last_mut() {
+            Some((last, joined)) if *last == kind && matches!(kind, "text" | "reasoning") => joined.push_str(&text),
+            _ => lines.push((kind, text)),
+        }
+    }
+    if let Err(error) = result {
+        lines.push(("error", error.to_string()));
+        let abandoned = decoder.abandoned_calls();
+        lines.extend(abandoned.into_iter().map(|call| ("abandoned", format!("{} {}", call.id, call.name))));
+    }
+    lines.iter().map(|(kind, text)| format!("{kind}: {text}")).collect::<Vec<_>>().join("\n")
+}
+
+fn sse(chunks: &[serde_json::Value]) -> String {
+    chunks
+        .iter()
+        .map(|chunk| match chunk {
+            serde_json::Value::String(text) => format!("data: {text}\n\n"),
+            chunk => format!("data: {chunk}\n\n"),
+        })
+        .collect()
+}
+
+fn openai(chunks: &[serde_json::Value]) -> String {
+    transcript(Dialect::OpenaiChat, &[sse(chunks).as_bytes()])
+}
+
+fn delta(delta: serde_json::Value) -> serde_json::Value {
+    json!({"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn finish(reason: &str) -> serde_json::Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+#[test]
+fn text_reasoning_calls_usage_and_finish_come_out_in_order() {
+    let chunks = [
+        delta(json!({"role": "assistant", "content": null, "reasoning_content": "Hm"})),
+        delta(json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "m."}]}, {"type": "text", "text": "Let"}]})),
+        delta(json!({"content": " me."})),
+        delta(json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "look", "arguments": ""}, "extra_content": {"google": {"thought_signature": "s"}}}]})),
+        delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "{\"q\":1}"}}]})),
+        finish("stop"),
+        json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 3}, "completion_tokens_details": {"reasoning_tokens": 2}}}),
+        json!("[DONE]"),
+        json!({"error": {"message": "after the end"}}),
+    ];
+    insta::assert_snapshot!(openai(&chunks), @r#"
+    reasoning: Hmm.
+    text: Let me.
+    call: a look {"q":1} {"extra_content":{"google":{"thought_signature":"s"}}}
+    usage: 9+4 cached 3 reasoning 2
+    finish: tool_calls (stop)
+    "#);
+}
+
+#[test]
+fn a_whole_completion_is_read_by_the_same_decoder() {
+    let body = json!({
+        "object": "chat.completion",
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+            "role": "assistant", "content": "Hi", "reasoning": "R",
+            "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "one", "arguments": "{}"}},
+                {"id": "b", "type": "function", "function": {"name": "one", "arguments": {"x": 1}}}
+            ],
+        }}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2},
+    });
+    let pretty = format!("\u{feff} {body:#}");
+    insta::assert_snapshot!(transcript(Dialect::OpenaiChat, &[pretty.as_bytes()]), @r#"
+    reasoning: R
+    text: Hi
+    call: a one {}
+    call: b one {"x":1}
+    usage: 1+2 cached 0 reasoning 0
+    finish: tool_calls (tool_calls)
+    "#);
+}
+
+#[test]
+fn a_message_after_its_deltas_says_nothing_twice() {
+    let message = json!({"choices": [{"finish_reason": "stop", "message": {
+        "content": "Hi", "tool_calls": [{"id": "a", "function": {"name": "one", "arguments": "{\"x\":1}"}}]
+    }}]});
+    let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "one", "arguments": "{\"x\""}}]});
+    insta::assert_snapshot!(openai(&[delta(json!({"content": "Hi"})), delta(call), message]), @r#"
+    text: Hi
+    call: a one {"x":1}
+    finish: tool_calls (stop)
+    "#);
+}
+
+#[test]
+fn the_legacy_function_call_is_a_call() {
+    let chunks = [
+        delta(json!({"function_call": {"name": "look", "arguments": ""}})),
+        delta(json!({"function_call": {"arguments": "{\"q\":1}"}})),
+        finish("function_call"),
+    ];
+    insta::assert_snapshot!(openai(&chunks), @r#"
+    call:  look {"q":1}
+    finish: tool_calls (function_call)
+    "#);
+}
+
+#[test]
+fn no_call_of_a_broken_answer_comes_out() {
+    let call = delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "rm", "arguments": "{}"}}]}));
+    insta::assert_snapshot!(openai(&[call.clone(), json!({"error": {"message": "overloaded", "code": 503}})]), @r"
+    error: http://up failed (503): overloaded
+    abandoned: a rm
+    ");
+    insta::assert_snapshot!(openai(std::slice::from_ref(&call)), @r"
+    error: http://up answered with something that is no whole answer: a stream that ended without a finish reason
+    abandoned: a rm
+    ");
+    insta::assert_snapshot!(openai(&[call, finish("error")]), @r"
+    error: http://up failed (200): the answer ended with finish reason `error`
+    abandoned: a rm
+    ");
+}
+
+#[test]
+fn every_place_an_error_hides_in_is_looked_at() {
+    let error = |text: &str| transcript(Dialect::OpenaiChat, &[text.as_bytes()]);
+    let told = [
+        error("data: {\"choices\":[],\"error\":{\"code\":400,\"message\":\"too long\"}}\n\n"),
+        error("data: {\"error\":\"out of memory\"}\n\n"),
+        error("event: error\ndata: {\"error\":{\"message\":\"slow down\",\"type\":\"rate_limit_error\"}}\n\n"),
+        error("event: error\ndata: boom\n\n"),
+        error("{\"object\":\"error\",\"message\":\"no such model\",\"code\":404}"),
+        error("{\"detail\":\"not found\"}"),
+        error("data: {\"choices\":[{\"finish_reason\":\"error\",\"error\":{\"message\":\"provider died\",\"code\":502}}]}\n\n"),
+        error("<html>\n<b>Bad\u{7} gateway</b></html>"),
+        error("upstream connect error"),
+        error(" \r\n"),
+        error("data: [DONE]\n\n"),
+    ];
+    insta::assert_snapshot!(told.join("\n"), @r"
+    error: http://up rejected the request (400): too long
+    error: http://up failed (200): out of memory
+    error: http://up is limiting requests (429): slow down
+    error: http://up failed (200): boom
+    error: http://up rejected the request (404): no such model
+    error: http://up failed (200): not found
+    error: http://up failed (502): provider died
+    error: http://up answered with something that is no model answer: <html> <b>Bad gateway</b></html>
+    error: http://up answered with something that is no model answer: upstream connect error
+    error: http://up answered with something that is no model answer: an empty body
+    error: http://up answered with something that is no model answer: an end mark without an answer
+    ");
+}
+
+#[test]
+fn a_cut_wins_over_other_finish_reasons_and_makes_open_calls_unusable() {
+    let call = delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "w", "arguments": "{\"x\":\"1"}}]}));
+    insta::assert_snapshot!(openai(&[call, finish("length"), finish("stop")]), @r#"
+    call: a w {"x":"1 UNUSABLE
+    finish: length (length)
+    "#);
+}
+
+#[test]
+fn odd_chunks_are_read_as_far_as_they_go() {
+    let stream = concat!(
+        "data: {\"choices\":[{\"index\":null,\"delta\":null}]}\n\n",
+        "data: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\"OTHER\"}}]}\n\n",
+        "data: {\"choices\":[{\"delta\":{\"role\":1,\"content\":\"a\",\"content\":\"b\",\"tool_calls\":null}}]}\n\n",
+        "data: {\"choices\":[{\"delta\":{\"content\":\"\\ud83d|\\ud83d\\ude00|\\\\ud83d\"}}]}\n\n",
+        "data: {\"choices\":null,\"error\":null,\"x_groq\":{\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}}\n\n",
+        "data: {\"choices\":[{\"finish_reason\":\"\"}]}\n\ndata: {\"choices\":[{\"finish_reason\":\"eos\"}]}\n\n",
+        "data:  [DONE] \n\n",
+    );
+    insta::assert_snapshot!(transcript(Dialect::OpenaiChat, &[stream.as_bytes()]), @r"
+    text: b�|😀|\ud83d
+    usage: 1+1 cached 0 reasoning 0
+    finish: stop (eos)
+    ");
+}
+
+#[test]
+fn anthropic_answers_are_read_streamed_and_whole() {
+    let body = json!({"type": "message", "content": [
+        {"type": "thinking", "thinking": "T", "signature": "s"},
+        {"type": "text", "text": "Hi"},
+        {"type": "tool_use", "id": "t", "name": "look", "input": {"q": 1}},
+    ], "stop_reason": "tool_use", "usage": {"input_tokens": 2, "cache_read_input_tokens": 5, "output_tokens": 3}});
+    insta::assert_snapshot!(transcript(Dialect::Anthropic, &[body.to_string().as_bytes()]), @r#"
+    reasoning: T
+    text: Hi
+    call: t look {"q":1}
+    usage: 7+3 cached 5 reasoning 0
+    finish: tool_calls (tool_use)
+    "#);
+    let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
+    insta::assert_snapshot!(transcript(Dialect::Anthropic, &[error.as_bytes()]), @"error: http://up failed (529): Overloaded");
+}
+
+#[test]
+fn gemini_keeps_signatures_with_their_calls_and_tells_malformed_calls_as_errors() {
+    let chunks = [json!({"candidates": [{"content": {"parts": [
+        {"text": "Hm", "thought": true},
+        {"functionCall": {"name": "look", "args": {"q": 1}}, "thoughtSignature": "s"},
+        {"functionCall": {"name": "look"}},
+    ]}, "finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 2, "thoughtsTokenCount": 3}})];
+    let array = json!(chunks).to_string();
+    insta::assert_snapshot!(transcript(Dialect::Gemini, &[array.as_bytes()]), @r#"
+    reasoning: Hm
+    call:  look {"q":1} {"thoughtSignature":"s"}
+    call:  look {}
+    usage: 5+5 cached 0 reasoning 3
+    finish: tool_calls (STOP)
+    "#);
+    let malformed = sse(&[json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "bad"}]})]);
+    insta::assert_snapshot!(transcript(Dialect::Gemini, &[malformed.as_bytes()]), @"error: http://up failed (200): the answer ended with finish reason `MALFORMED_FUNCTION_CALL`: bad");
+    let blocked = sse(&[json!({"promptFeedback": {"blockReason": "OTHER"}})]);
+    insta::assert_snapshot!(transcript(Dialect::Gemini, &[blocked.as_bytes()]), @"finish: content_filter (SAFETY)");
+}
+
+#[test]
+fn ollama_lines_are_read() {
+    let lines = concat!(
+        "{\"message\":{\"content\":\"Hi\",\"thinking\":\"T\"},\"done\":false}\n",
+        "{\"message\":{\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"a\",\"arguments\":{\"x\":1}}},{\"function\":{\"name\":\"a\",\"arguments\":{\"x\":1}}}]},\"done\":false}\n",
+        "{\"message\":{\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\",\"prompt_eval_count\":3,\"eval_count\":4}",
+    );
+    insta::assert_snapshot!(transcript(Dialect::Ollama, &[lines.as_bytes()]), @r#"
+    reasoning: T
+    text: Hi
+    call:  a {"x":1}
+    call:  a {"x":1}
+    usage: 3+4 cached 0 reasoning 0
+    finish: tool_calls (stop)
+    "#);
+    insta::assert_snapshot!(transcript(Dialect::Ollama, &[b"{\"error\":\"model crashed\"}\n"]), @"error: http://up failed (200): model crashed");
+}
+
+#[test]
+fn ai_sdk_calls_count_once_and_the_whole_form_wins() {
+    let events = |events: &[serde_json::Value]| transcript(Dialect::AiSdk, &[sse(events).as_bytes()]);
+    let whole = [
+        json!({"type": "tool-input-start", "id": "c", "toolName": "read"}),
+        json!({"type": "tool-input-delta", "id": "c", "delta": "{\"p\":"}),
+        json!({"type": "tool-input-end", "id": "c"}),
+        json!({"type": "tool-call", "toolCallId": "c", "toolName": "read", "input": "{\"p\":1}"}),
+        json!({"type": "finish", "finishReason": "tool-calls"}),
+    ];
+    insta::assert_snapshot!(events(&whole), @r#"
+    call: c read {"p":1}
+    finish: tool_calls (tool-calls)
+    "#);
+    insta::assert_snapshot!(events(&[json!({"type": "tool_call_delta", "id": "x", "delta": "{}"})]), @"error: http://up answered with something that is no model answer: an event about a tool call `x` that was never begun");
+    insta::assert_snapshot!(events(&[json!({"type": "tool_call_start", "id": "c", "name": "A"})]), @r"
+    error: http://up answered with something that is no whole answer: a stream that ended without a finish reason
+    abandoned: c A
+    ");
+}
+
+#[test]
+fn a_long_argument_stream_is_put_together_whole() {
+    let mut stream = sse(&[delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "w", "arguments": "{\"x\":\""}}]}))]);
+    let piece = sse(&[delta(json!({"tool_calls": [{"index": 0, "function": {"name": "w", "arguments": "xx"}}]}))]);
+    for _ in 0..50_000 {
+        stream.push_str(&piece);
+    }
+    stream.push_str(&sse(&[delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "\"}"}}]})), finish("tool_calls")]));
+    let told = transcript(Dialect::OpenaiChat, &[stream.as_bytes()]);
+    assert_eq!(told.lines().next().map(str::len), Some("call: a w ".len() + 8 + 100_000));
+}
+
+proptest! {
+    #[test]
+    fn any_split_of_the_bytes_gives_the_same_answer(
+        cuts in prop::collection::vec(0usize..600, 0..8),
+        crlf in any::<bool>(),
+        mark in any::<bool>(),
+    ) {
+        let chunks = [
+            delta(json!({"content": "天😀"})),
+            delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "w", "arguments": "{\"é\":"}}]})),
+            delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]})),
+            finish("tool_calls"),
+            json!("[DONE]"),
+        ];
+        let mut text = sse(&chunks);
+        if crlf {
+            text = text.replace('\n', "\r\n");
+        }
+        if mark {
+            text.insert(0, '\u{feff}');
+        }
+        let bytes = text.as_bytes();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+        prop_assert_eq!(
+            transcript(Dialect::OpenaiChat, &pieces),
+            "text: 天😀\ncall: a w {\"é\":1}\nfinish: tool_calls (tool_calls)"
+        );
+    }
+}

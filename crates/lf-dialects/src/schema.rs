@@ -1,0 +1,107 @@
+//! Tool declarations as each model API takes them.
+
+mod gemini;
+mod root;
+mod strict;
+
+use lf_core::model::ToolSpec;
+use lf_core::tool_set::fit_name;
+use serde_json::{Map, Value};
+
+pub(crate) use root::object_schema;
+
+/// Whose rules a declaration must keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaTarget {
+    /// OpenAI and all that follow its rules: Azure, DeepSeek, Groq, Mistral, Together, xAI, and local servers, which
+    /// take more.
+    Openai,
+    Anthropic,
+    /// A subset of OpenAPI 3.0.
+    Gemini,
+}
+
+impl SchemaTarget {
+    /// The most tools one request may carry, where the API has such a limit.
+    pub fn max_tools(self) -> Option<usize> {
+        match self {
+            Self::Openai => Some(128),
+            Self::Anthropic => None,
+            Self::Gemini => Some(512),
+        }
+    }
+
+    /// A name this API takes; one that it takes already stays as it is.
+    pub fn name(self, name: &str) -> String {
+        let name = fit_name(name);
+        match name.bytes().next() {
+            Some(byte) if byte.is_ascii_alphabetic() || byte == b'_' => name,
+            _ if self == Self::Gemini => fit_name(&format!("_{name}")),
+            _ => name,
+        }
+    }
+}
+
+/// `name`, `description`, and `parameters` (Anthropic: `input_schema`), with the declaration's further fields.
+pub fn tool_for(target: SchemaTarget, spec: &ToolSpec) -> Value {
+    let mut tool = Map::new();
+    tool.insert("name".to_owned(), target.name(&spec.name).into());
+    if let Some(description) = &spec.description {
+        tool.insert("description".to_owned(), description.as_ref().into());
+    }
+    let (key, schema) = match target {
+        SchemaTarget::Openai => ("parameters", openai_parameters(spec)),
+        SchemaTarget::Anthropic => ("input_schema", object_schema(&spec.schema)),
+        SchemaTarget::Gemini => ("parameters", gemini::parameters(&spec.schema)),
+    };
+    tool.insert(key.to_owned(), schema);
+    if target != SchemaTarget::Gemini {
+        tool.extend(spec.rest.clone());
+    }
+    tool.into()
+}
+
+/// The schema for OpenAI's `parameters`; with `strict: true` it is brought into the form that mode demands.
+pub(crate) fn openai_parameters(spec: &ToolSpec) -> Value {
+    let schema = object_schema(&spec.schema);
+    if spec.rest.get("strict") == Some(&Value::Bool(true)) { strict::strict(schema) } else { schema }
+}
+
+/// A local reference (`#/$defs/x`) looked up in the document it stands in.
+fn resolve<'a>(document: &'a Value, reference: &str) -> Option<&'a Value> {
+    document.pointer(reference.strip_prefix('#')?)
+}
+
+/// What one keyword's value holds of further schemas.
+enum Subschemas<'a> {
+    One(&'a mut Value),
+    List(&'a mut Vec<Value>),
+    /// By names that are no keywords.
+    Named(&'a mut Map<String, Value>),
+}
+
+/// Applies `change` to the schemas directly below this one.
+fn for_each_subschema(schema: &mut Map<String, Value>, change: &mut dyn FnMut(&mut Value)) {
+    for (key, value) in schema.iter_mut() {
+        let below = match (key.as_str(), value) {
+            ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(map)) => {
+                Subschemas::Named(map)
+            }
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems" | "items", Value::Array(list)) => Subschemas::List(list),
+            (
+                "items" | "additionalProperties" | "not" | "if" | "then" | "else" | "contains" | "propertyNames"
+                | "unevaluatedProperties" | "unevaluatedItems",
+                value @ Value::Object(_),
+            ) => Subschemas::One(value),
+            _ => continue,
+        };
+        match below {
+            Subschemas::One(value) => change(value),
+            Subschemas::List(list) => list.iter_mut().for_each(&mut *change),
+            Subschemas::Named(map) => map.values_mut().for_each(&mut *change),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

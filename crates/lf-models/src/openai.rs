@@ -1,0 +1,177 @@
+//! OpenAI Chat Completions and everything that follows it, as a client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_stream::stream;
+use lf_core::{DeltaStream, Model, ModelError, ModelProvider, ModelRequest};
+use lf_dialects::openai_chat::{self, CallIds, EncodeOptions};
+use lf_dialects::{AnswerDecoder, Dialect};
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use tracing::{debug, warn};
+
+use crate::http::{Client, next_chunk, reason, retry_after, whole_body};
+
+/// Attempts after the first one; none is made once a byte of an answer has arrived.
+const RETRIES: u32 = 2;
+const FIRST_PAUSE: Duration = Duration::from_millis(400);
+/// An upstream that wants a longer pause is taken at its word: the error goes to the caller, with the pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// After the upstream has said why it stops: for the usage chunk and the end mark.
+const END_WAIT: Duration = Duration::from_secs(5);
+/// Reading the body of an error.
+const ERROR_WAIT: Duration = Duration::from_secs(10);
+
+pub(crate) struct OpenAiChat {
+    model: Arc<Model>,
+    client: Client,
+    url: Arc<str>,
+    options: EncodeOptions,
+}
+
+impl OpenAiChat {
+    pub(crate) fn new(model: Arc<Model>, client: Client) -> Self {
+        let url = format!("{}/chat/completions", model.base_url).into();
+        let options = options(&model);
+        Self { model, client, url, options }
+    }
+}
+
+impl ModelProvider for OpenAiChat {
+    fn stream(&self, request: &ModelRequest) -> DeltaStream {
+        let body = openai_chat::encode_request(&self.model.model, request, self.options).to_string();
+        let ask = Ask {
+            model: self.model.clone(),
+            client: self.client.clone(),
+            url: self.url.clone(),
+            body: body.into(),
+            streamed: request.stream,
+        };
+        Box::pin(ask.answer())
+    }
+}
+
+/// What is known of an upstream by its name: DeepSeek's thinking models demand their reasoning back inside a tool
+/// loop, Mistral takes only ids of its own form.
+fn options(model: &Model) -> EncodeOptions {
+    let names = |word: &str| model.base_url.contains(word) || model.model.to_lowercase().contains(word);
+    EncodeOptions {
+        replay_reasoning: names("deepseek"),
+        call_ids: if model.base_url.contains("mistral.ai") { CallIds::NineAlphanumeric } else { CallIds::AtMost40 },
+    }
+}
+
+struct Ask {
+    model: Arc<Model>,
+    client: Client,
+    url: Arc<str>,
+    body: bytes::Bytes,
+    streamed: bool,
+}
+
+impl Ask {
+    fn answer(self) -> impl futures_core::Stream<Item = Result<lf_core::ModelDelta, ModelError>> + Send {
+        stream! {
+            let mut response = match self.send_with_retries().await {
+                Ok(response) => response,
+                Err(error) => {
+                    yield Err(error);
+                    return;
+                }
+            };
+            let timeouts = self.client.timeouts;
+            let mut decoder = AnswerDecoder::new(Dialect::OpenaiChat, &*self.url);
+            let mut deltas = Vec::new();
+            let (mut what, mut limit) = match self.streamed {
+                true => ("begin its answer", timeouts.first_byte),
+                false => ("finish its answer", timeouts.whole),
+            };
+            loop {
+                let read = match next_chunk(&mut response, &self.url, what, limit).await {
+                    Ok(Some(bytes)) => decoder.push(&bytes, &mut deltas),
+                    Ok(None) => decoder.finish(&mut deltas),
+                    // everything that matters has been said: a connection that is left open is no failure
+                    Err(_) if decoder.has_finish_reason() => decoder.finish(&mut deltas),
+                    Err(error) => Err(error),
+                };
+                for delta in deltas.drain(..) {
+                    yield Ok(delta);
+                }
+                if let Err(error) = read {
+                    yield Err(error);
+                    return;
+                }
+                if decoder.is_over() {
+                    return;
+                }
+                (what, limit) = match (decoder.has_finish_reason(), self.streamed) {
+                    (true, _) => ("end its answer", END_WAIT),
+                    (false, true) => ("go on with its answer", timeouts.idle),
+                    (false, false) => (what, limit),
+                };
+            }
+        }
+    }
+
+    async fn send_with_retries(&self) -> Result<reqwest::Response, ModelError> {
+        let mut pause = FIRST_PAUSE;
+        let mut attempt = 0;
+        loop {
+            let error = match self.send().await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            let wanted = match &error {
+                ModelError::Unreachable { .. } if attempt == 0 => None,
+                ModelError::RateLimited { retry_after, .. } => *retry_after,
+                ModelError::Failed { retry_after, status: 500 | 502 | 503 | 504 | 529, .. } => *retry_after,
+                _ => return Err(error),
+            };
+            if attempt == RETRIES || wanted.is_some_and(|wanted| wanted > LONGEST_PAUSE) {
+                return Err(error);
+            }
+            attempt += 1;
+            let wait = wanted.unwrap_or(pause);
+            pause *= 2;
+            warn!(model = self.model.name, %error, ?wait, attempt, "asking the model again");
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn send(&self) -> Result<reqwest::Response, ModelError> {
+        let mut request = self
+            .client
+            .inner
+            .post(&*self.url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, if self.streamed { "text/event-stream, application/json" } else { "application/json" })
+            .body(self.body.clone());
+        if let Some(key) = &self.model.api_key {
+            request = request.bearer_auth(key.expose());
+        }
+        debug!(model = self.model.name, url = &*self.url, bytes = self.body.len(), "asking the model");
+        let timeouts = self.client.timeouts;
+        let limit = if self.streamed { timeouts.first_byte } else { timeouts.whole };
+        let response = match tokio::time::timeout(limit, request.send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(self.unreachable(&error)),
+            Err(_) => {
+                return Err(ModelError::Timeout { url: self.url.to_string(), what: "begin its answer", limit });
+            }
+        };
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let pause = retry_after(response.headers());
+        let body = whole_body(response, &self.url, ERROR_WAIT).await.unwrap_or_default();
+        Err(openai_chat::error_body(status.as_u16(), &body, &self.url, pause))
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> ModelError {
+        ModelError::Unreachable { url: self.url.to_string(), reason: reason(error) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
