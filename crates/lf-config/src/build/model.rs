@@ -1,0 +1,171 @@
+//! Entries of `runtime.models`.
+
+use lf_core::Secret;
+use lf_core::project::{Disabled, Limits, Model, Provider, ToolCallStrategy};
+
+use super::{Context, Names, Reading, broken, is_header_value, known, provider, tools};
+use crate::diagnostic::{Report, did_you_mean, quote};
+use crate::node::Node;
+use crate::raw::{RawModel, RawStrategy};
+use crate::variables::{Syntax, expand};
+
+const EXPANDED: [(&str, Syntax); 8] = [
+    ("description", Syntax::Full),
+    ("model", Syntax::Full),
+    ("base_url", Syntax::Full),
+    ("api_key", Syntax::Full),
+    ("model_api_parameters", Syntax::Full),
+    ("extra_body", Syntax::Full),
+    ("limits", Syntax::Full),
+    ("tools", Syntax::EnvOnly),
+];
+
+pub(super) fn read(
+    name: &str,
+    node: &Node,
+    names: &Names<'_>,
+    context: &Context<'_>,
+    report: &mut Report<'_>,
+) -> Result<Model, Disabled> {
+    let thing = format!("model {}", quote(name));
+    let expanded = expand(node, &EXPANDED, &format!("{thing} is not available"), context.variables, report);
+    let mut reading = Reading::new(thing, &expanded, context, report);
+    let Some(raw) = reading.raw::<RawModel>() else { return Err(broken()) };
+    let servers = servers(&mut reading, names);
+    let prompts = prompts(&mut reading, names);
+    let limits = limits(&mut reading, &raw);
+    let inline_tools = tools::read(&mut reading, raw.tools.unwrap_or_default());
+    let Some(kind) = raw.provider.map(provider::provider) else { return Err(broken()) };
+    if !provider::can_be_asked(kind) {
+        let message = format!("this version cannot ask a model of provider `{}` yet", kind.name());
+        let span = reading.expanded.node.span_of("provider");
+        reading.report.warning(&span, message).label("the model is listed, and answers with an error");
+    }
+    let model = match (raw.model, kind) {
+        (Some(model), _) => model,
+        (None, Provider::Demo) => "demo".to_owned(),
+        (None, _) => {
+            reading.lacks("model", "`model` is the provider's own name, such as `gpt-4`; `name` is what clients call it");
+            return Err(broken());
+        }
+    };
+    let model = Model {
+        name: name.to_owned(),
+        description: raw.description,
+        provider: kind,
+        model,
+        base_url: base_url(&mut reading, raw.base_url, kind),
+        api_key: api_key(&mut reading, raw.api_key, kind),
+        strategy: match raw.tool_call_strategy {
+            None | Some(RawStrategy::NativeApi) => ToolCallStrategy::NativeApi,
+            Some(RawStrategy::PromptBased) => ToolCallStrategy::PromptBased,
+            Some(RawStrategy::Auto) => ToolCallStrategy::Auto,
+        },
+        servers,
+        tools: inline_tools,
+        prompts,
+        parameters: raw.model_api_parameters.unwrap_or_default(),
+        extra_body: raw.extra_body.unwrap_or_default(),
+        limits,
+    };
+    reading.finish(model)
+}
+
+fn base_url(reading: &mut Reading<'_, '_, '_>, given: Option<String>, provider: Provider) -> String {
+    let (Some(given), Some(node)) = (given, reading.node("base_url")) else {
+        return provider::base_url(provider, reading.context.variables);
+    };
+    if let Some(problem) = provider::url_problem(&given)
+        && let Some(diagnostic) = reading.wrong(node, format!("`base_url` is no URL to connect to: {problem}"))
+    {
+        diagnostic.hint("a URL looks like `https://host:port/v1`");
+    }
+    given.trim_end_matches('/').to_owned()
+}
+
+fn api_key(reading: &mut Reading<'_, '_, '_>, given: Option<String>, provider: Provider) -> Option<Secret> {
+    let (Some(given), Some(node)) = (given, reading.node("api_key")) else {
+        return provider::api_key(provider, reading.context.variables);
+    };
+    if !is_header_value(&given) {
+        reading.wrong(node, "`api_key` holds a line break or control character".to_owned());
+    }
+    // an empty key is none: `Authorization: Bearer ` would be refused by everybody
+    (!given.is_empty()).then(|| Secret::from(given))
+}
+
+/// Names in the order of the model's list; all servers where there is none.
+fn servers(reading: &mut Reading<'_, '_, '_>, names: &Names<'_>) -> Vec<String> {
+    let Some(list) = reading.node("mcp_servers") else { return names.servers.keys().cloned().collect() };
+    let mut servers = Vec::new();
+    for item in list.items() {
+        let Some(text) = item.as_str() else { continue };
+        if names.servers.contains_key(text) {
+            servers.push(text.to_owned());
+        } else if names.servers_known {
+            let all = names.servers.keys().map(String::as_str);
+            unknown(item, "MCP server", "mcp", names.has_mcp.then_some("mcp.servers"), all, reading.report);
+        }
+    }
+    servers
+}
+
+/// The same for prompt sets; a set that lacks a variable takes its models with it.
+fn prompts(reading: &mut Reading<'_, '_, '_>, names: &Names<'_>) -> Vec<String> {
+    let sets = &names.prompts.sets;
+    let mut prompts = Vec::new();
+    match reading.node("prompts") {
+        None => prompts.extend(sets.keys().cloned()),
+        Some(list) => {
+            for item in list.items() {
+                let Some(text) = item.as_str() else { continue };
+                if sets.contains_key(text) {
+                    prompts.push(text.to_owned());
+                } else if names.prompts_known {
+                    let all = sets.keys().map(String::as_str);
+                    unknown(item, "prompt set", "prompts", names.has_prompts.then_some("prompts"), all, reading.report);
+                }
+            }
+        }
+    }
+    for prompt in &prompts {
+        reading.disabled.extend(names.prompts.missing.get(prompt).into_iter().flatten().cloned());
+    }
+    prompts
+}
+
+/// A name that refers to nothing. In a file without the section it is a part of a larger one, and nothing can be
+/// granted by mistake; with the section it is an error.
+fn unknown<'n>(
+    item: &Node,
+    kind: &str,
+    section: &str,
+    list: Option<&str>,
+    names: impl Iterator<Item = &'n str> + Clone,
+    report: &mut Report<'_>,
+) {
+    let text = item.as_str().unwrap_or_default();
+    match list {
+        Some(list) => report
+            .error(&item.span, format!("unknown {kind} {}", quote(text)))
+            .label(format!("not in `{list}`"))
+            .maybe_hint(did_you_mean(text, names.clone()).or_else(|| known(names))),
+        None => report
+            .warning(&item.span, format!("unknown {kind} {}", quote(text)))
+            .label(format!("the file has no section `{section}`"))
+            .hint("the model does without it"),
+    };
+}
+
+fn limits(reading: &mut Reading<'_, '_, '_>, raw: &RawModel) -> Limits {
+    let defaults = Limits::default();
+    let Some(raw) = &raw.limits else { return defaults };
+    let size = |value: Option<u32>, default: usize| value.and_then(|value| value.try_into().ok()).unwrap_or(default);
+    Limits {
+        rounds: raw.rounds.unwrap_or(defaults.rounds),
+        parallel_calls: size(raw.parallel_calls, defaults.parallel_calls),
+        result_tokens: size(raw.result_tokens, defaults.result_tokens),
+        turn_timeout: reading.duration(Some("limits"), "turn_timeout", defaults.turn_timeout),
+        repeat_calls: raw.repeat_calls.unwrap_or(defaults.repeat_calls),
+    }
+}

@@ -1,0 +1,438 @@
+//! The file as it is written, in its modern form. The JSON Schema is made from these types and the checks follow the
+//! schema, so the three cannot disagree.
+//!
+//! Two extensions of the schema steer the checks: `x-later` marks what is understood but not acted on yet (its value
+//! is the setting that changes nothing), `x-unused` a section that is kept and not looked into.
+
+use indexmap::IndexMap;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// Names of projects, namespaces, MCP servers and models.
+pub(crate) const NAME: &str = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
+/// Names of prompt sets and inline tools.
+pub(crate) const LOOSE_NAME: &str = r"^[A-Za-z0-9_.-]{1,128}$";
+/// Names of environment variables.
+pub(crate) const VARIABLE: &str = r"^[A-Za-z_][A-Za-z0-9_]*$";
+
+/// A LlamaFarm project: its tool servers, models and prompts.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[schemars(title = "llamafarm.yaml")]
+pub struct RawProject {
+    /// Version of the file's format.
+    #[schemars(required)]
+    pub version: Option<RawVersion>,
+    /// Name of the project.
+    #[schemars(required, regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"))]
+    pub name: Option<String>,
+    /// Namespace the project belongs to; `default` where there is only one.
+    #[schemars(required, regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"))]
+    pub namespace: Option<String>,
+    /// Prompt sets: messages put before a conversation. Models name the sets they use.
+    pub prompts: Option<Vec<RawPromptSet>>,
+    /// Tool servers that speak the Model Context Protocol.
+    pub mcp: Option<RawMcp>,
+    /// Models and how they are asked.
+    pub runtime: Option<RawRuntime>,
+    /// Kept; not used by this version.
+    #[schemars(extend("x-unused" = true))]
+    pub rag: Option<Value>,
+    /// Kept; not used by this version.
+    #[schemars(extend("x-unused" = true))]
+    pub datasets: Option<Value>,
+    /// Kept; not used by this version.
+    #[schemars(extend("x-unused" = true))]
+    pub components: Option<Value>,
+    /// Kept; not used by this version.
+    #[schemars(extend("x-unused" = true))]
+    pub voice: Option<Value>,
+    /// Kept; not used by this version.
+    #[schemars(extend("x-unused" = true))]
+    pub memory: Option<Value>,
+    /// Kept; not used by this version.
+    #[schemars(extend("x-unused" = true))]
+    pub agents: Option<Value>,
+    /// Kept; not used by this version.
+    #[schemars(extend("x-unused" = true))]
+    pub nodes: Option<Value>,
+    /// Kept; not used by this version.
+    #[schemars(extend("x-unused" = true))]
+    pub router: Option<Value>,
+    /// Kept; not used by this version.
+    #[schemars(extend("x-unused" = true))]
+    pub deployment: Option<Value>,
+    /// Kept; not used by this version.
+    #[schemars(extend("x-unused" = true))]
+    pub schema: Option<Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawVersion {
+    V1,
+}
+
+/// A named list of messages.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "prompt set")]
+pub struct RawPromptSet {
+    /// Name that models refer to.
+    #[schemars(required, regex(pattern = r"^[A-Za-z0-9_.-]{1,128}$"))]
+    pub name: Option<String>,
+    /// Messages, in order. `{{name}}` and `{{name | default}}` are filled in from a request's variables.
+    pub messages: Option<Vec<RawMessage>>,
+}
+
+/// One message.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "message")]
+pub struct RawMessage {
+    /// Who says it.
+    #[schemars(required)]
+    pub role: Option<RawRole>,
+    /// What is said.
+    #[schemars(required)]
+    pub content: Option<String>,
+    /// For role `tool`: the call this message answers.
+    pub tool_call_id: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawRole {
+    System,
+    /// The same as `system`.
+    Developer,
+    User,
+    Assistant,
+    Tool,
+}
+
+/// Tool servers that speak the Model Context Protocol.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "section mcp")]
+pub struct RawMcp {
+    /// The servers. Models use all of them, or those they list in `mcp_servers`.
+    pub servers: Option<Vec<RawServer>>,
+}
+
+/// A tool server: a local process (`stdio`) or a remote one (`http`, `sse`).
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "MCP server")]
+pub struct RawServer {
+    /// Name that models refer to; its tools are shown as `name__tool`.
+    #[schemars(required, regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"))]
+    pub name: Option<String>,
+    /// How the server is reached.
+    #[schemars(required)]
+    pub transport: Option<RawTransport>,
+    /// stdio: the program to start.
+    #[schemars(length(min = 1))]
+    pub command: Option<String>,
+    /// stdio: its arguments.
+    #[serde(default)]
+    #[schemars(schema_with = "scalars")]
+    pub args: Option<Vec<String>>,
+    /// stdio: environment variables for the program, added to HOME, LOGNAME, PATH, SHELL, TERM, USER, LANG and TMPDIR.
+    #[serde(default)]
+    #[schemars(schema_with = "scalar_map")]
+    pub env: Option<IndexMap<String, String>>,
+    /// stdio: directory the program runs in, relative to this file. Default: the directory of this file.
+    #[schemars(length(min = 1))]
+    pub cwd: Option<String>,
+    /// stdio: names of further variables that the program gets from our own environment.
+    #[schemars(inner(regex(pattern = r"^[A-Za-z_][A-Za-z0-9_]*$")), extend("uniqueItems" = true))]
+    pub inherit_env: Option<Vec<String>>,
+    /// http and sse: the URL of the server, used as it is.
+    #[schemars(length(min = 1))]
+    pub base_url: Option<String>,
+    /// http and sse: headers sent with every request.
+    #[serde(default)]
+    #[schemars(schema_with = "scalar_map")]
+    pub headers: Option<IndexMap<String, String>>,
+    /// Which of the server's tools are offered, and under which names.
+    pub tools: Option<RawToolFilter>,
+    /// Whether tools run without asking. `deny` withholds them; `ask` withholds them too until approvals are built.
+    pub approval: Option<RawApproval>,
+    /// Longest wait for one call; progress reported by the server starts it anew. Default 30s.
+    pub timeout: Option<RawDuration>,
+    /// Longest time for one call however much progress is reported. Default ten times `timeout`.
+    pub max_timeout: Option<RawDuration>,
+    /// Longest time from the start of the server to its first list of tools. Default 60s.
+    pub startup_timeout: Option<RawDuration>,
+    /// Fail a chat when this server is down, instead of going on without its tools. Default false.
+    pub required: Option<bool>,
+    /// Protocol revision to insist on, such as `2025-11-25`. Understood but not acted on yet.
+    #[schemars(extend("x-later" = "auto"))]
+    pub protocol: Option<String>,
+    /// How to get an access token. Understood but not acted on yet.
+    #[schemars(extend("x-later" = true))]
+    pub auth: Option<RawAuth>,
+    /// Confinement of the program. Understood but not acted on yet.
+    #[schemars(extend("x-later" = "default"))]
+    pub sandbox: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawTransport {
+    /// A local process, over its standard input and output.
+    Stdio,
+    /// Streamable HTTP.
+    Http,
+    /// HTTP with server-sent events, of the protocol's first revision.
+    Sse,
+}
+
+/// Globs on the server's own tool names.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "tool filter")]
+pub struct RawToolFilter {
+    /// Offer only tools that match one of these, such as `read_*`. Default: all.
+    pub allow: Option<Vec<String>>,
+    /// Never offer tools that match one of these; wins over `allow`.
+    pub deny: Option<Vec<String>>,
+    /// Show a tool under another name: the server's name, then ours.
+    pub rename: Option<IndexMap<String, String>>,
+}
+
+/// One rule for all tools, or one per glob.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RawApproval {
+    All(RawDecision),
+    PerTool(IndexMap<String, RawDecision>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawDecision {
+    /// Run without asking.
+    Auto,
+    /// Ask a person first. Until that is built, the tool is withheld.
+    Ask,
+    /// Never run; the model does not see the tool.
+    Deny,
+}
+
+/// How to get an access token for an http or sse server.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[schemars(title = "auth")]
+pub struct RawAuth {
+    #[serde(rename = "type")]
+    #[schemars(required)]
+    pub kind: Option<RawAuthKind>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RawAuthKind {
+    Oauth,
+    ClientCredentials,
+    Bearer,
+}
+
+/// A length of time.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct RawDuration(pub String);
+
+impl JsonSchema for RawDuration {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "title": "duration",
+            "type": ["string", "number"],
+            "description": "A number and a unit (`500ms`, `30s`, `5m`, `1h`), or a number of seconds.",
+            "examples": ["30s", "5m", "500ms"],
+        })
+    }
+}
+
+/// Models and how they are asked.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "section runtime")]
+pub struct RawRuntime {
+    /// The model used when a request names none. Default: the first one.
+    pub default_model: Option<String>,
+    /// The models.
+    pub models: Option<Vec<RawModel>>,
+}
+
+/// A model.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "model")]
+pub struct RawModel {
+    /// Name that clients use.
+    #[schemars(required, regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"))]
+    pub name: Option<String>,
+    /// For people; shown in lists.
+    pub description: Option<String>,
+    /// The kind of API behind it.
+    #[schemars(required)]
+    pub provider: Option<RawProvider>,
+    /// The provider's name for the model. Only `demo` needs none.
+    #[schemars(length(min = 1))]
+    pub model: Option<String>,
+    /// URL of the API. Default: the provider's own.
+    #[schemars(length(min = 1))]
+    pub base_url: Option<String>,
+    /// Key for the API. Default: the provider's usual variable, such as OPENAI_API_KEY.
+    pub api_key: Option<String>,
+    /// The same as naming this model in `default_model`.
+    pub default: Option<bool>,
+    /// How tools are offered to the model. Default `native_api`.
+    pub tool_call_strategy: Option<RawStrategy>,
+    /// MCP servers the model may use. Without this key: all. `[]`: none.
+    #[schemars(extend("uniqueItems" = true))]
+    pub mcp_servers: Option<Vec<String>>,
+    /// Tools that the client runs itself; a call to one of them ends the turn.
+    pub tools: Option<Vec<RawTool>>,
+    /// Prompt sets put before a conversation. Without this key: all. `[]`: none.
+    #[schemars(extend("uniqueItems" = true))]
+    pub prompts: Option<Vec<String>>,
+    /// Default values for fields of the request, such as `temperature`; a request's own values win.
+    pub model_api_parameters: Option<Map<String, Value>>,
+    /// Fields merged over those of the request.
+    pub extra_body: Option<Map<String, Value>>,
+    /// Bounds for one turn.
+    pub limits: Option<RawLimits>,
+    /// Models to ask when this one fails. Understood but not acted on yet.
+    #[schemars(extend("x-later" = true, "uniqueItems" = true))]
+    pub fallback: Option<Vec<String>>,
+    /// Understood but not acted on yet.
+    #[schemars(extend("x-later" = true))]
+    pub instructor_mode: Option<String>,
+    /// Understood but not acted on yet.
+    #[schemars(extend("x-later" = true))]
+    pub prompt_format: Option<String>,
+    /// Understood but not acted on yet.
+    #[schemars(extend("x-later" = true))]
+    pub encoder_config: Option<Map<String, Value>>,
+    /// Understood but not acted on yet.
+    #[schemars(extend("x-later" = true))]
+    pub lemonade: Option<Map<String, Value>>,
+    /// Understood but not acted on yet.
+    #[schemars(extend("x-later" = true))]
+    pub transformers: Option<Map<String, Value>>,
+    /// Understood but not acted on yet.
+    #[schemars(extend("x-later" = true))]
+    pub diffusion: Option<Map<String, Value>>,
+    /// Understood but not acted on yet.
+    #[schemars(extend("x-later" = true))]
+    pub tools_mode: Option<String>,
+    /// Understood but not acted on yet.
+    #[schemars(extend("x-later" = true))]
+    pub prompts_mode: Option<String>,
+    /// Understood but not acted on yet.
+    #[schemars(extend("x-later" = true))]
+    pub builtin_tools: Option<Map<String, Value>>,
+    /// Understood but not acted on yet.
+    #[schemars(extend("x-later" = false))]
+    pub keep_loaded: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawProvider {
+    /// OpenAI, or anything that speaks its API.
+    Openai,
+    /// Anthropic.
+    Anthropic,
+    /// A local Ollama.
+    Ollama,
+    /// Google Gemini.
+    Gemini,
+    /// LlamaFarm's Universal Runtime.
+    Universal,
+    /// A local Lemonade server.
+    Lemonade,
+    /// Built in: needs no key and no network, and uses tools in a simple, predictable way.
+    Demo,
+    /// A recorded conversation.
+    Replay,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RawStrategy {
+    /// Through the API's own `tools`.
+    NativeApi,
+    /// Through the system prompt, for models without tools.
+    PromptBased,
+    /// `native_api`, and `prompt_based` from the moment the API says that it has no tools.
+    Auto,
+}
+
+/// A tool of the model's own. The client runs it.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "tool")]
+pub struct RawTool {
+    /// Always `function`.
+    #[serde(rename = "type")]
+    #[schemars(required)]
+    pub kind: Option<RawToolKind>,
+    /// Name of the tool; may contain dots.
+    #[schemars(required, regex(pattern = r"^[A-Za-z0-9_.-]{1,128}$"))]
+    pub name: Option<String>,
+    /// What the tool does, for the model to read.
+    #[schemars(required)]
+    pub description: Option<String>,
+    /// JSON Schema of the tool's arguments.
+    #[schemars(required)]
+    pub parameters: Option<Map<String, Value>>,
+    /// How to run the tool here. Understood but not acted on yet: the call goes back to the client.
+    #[schemars(extend("x-later" = true))]
+    pub run: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawToolKind {
+    Function,
+}
+
+/// Bounds for one turn.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "limits")]
+pub struct RawLimits {
+    /// Rounds of tool calls before one last answer without tools. Default 10.
+    #[schemars(range(min = 1, max = 1000))]
+    pub rounds: Option<u32>,
+    /// Calls of one round that run at the same time. Default 16.
+    #[schemars(range(min = 1, max = 256))]
+    pub parallel_calls: Option<u32>,
+    /// Longest tool result shown to the model, in tokens of about 4 bytes. Default 25000.
+    #[schemars(range(min = 100, max = 10_000_000))]
+    pub result_tokens: Option<u32>,
+    /// Longest time for a whole turn. Default 5m.
+    pub turn_timeout: Option<RawDuration>,
+    /// The same call this many times in one turn is answered with an error. Default 3.
+    #[schemars(range(min = 1, max = 1000))]
+    pub repeat_calls: Option<u32>,
+    /// Most a turn may cost. Understood but not acted on yet.
+    #[schemars(range(min = 0), extend("x-later" = true))]
+    pub cost_usd: Option<f64>,
+}
+
+/// Where text is wanted but people write `8080` or `true`: taken as it is written.
+fn scalars(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "type": ["string", "number", "boolean"] } })
+}
+
+fn scalar_map(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } })
+}

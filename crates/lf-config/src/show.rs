@@ -1,0 +1,212 @@
+//! The resolved configuration, for people to look at: defaults filled in, secrets masked.
+
+use std::time::Duration;
+
+use lf_core::project::{Model, Project, ToolCallStrategy};
+use serde_json::{Map, Value as Json, json};
+
+use crate::node::Node;
+
+const MASK: &str = "********";
+
+/// The file's own tree, with what it leaves open filled in from the project.
+pub(crate) fn resolved(root: &Node, project: &Project) -> Json {
+    let mut json = root.to_json();
+    mask_all(&mut json, "");
+    for server in list(&mut json, "mcp", "servers") {
+        let Some(name) = name(server) else { continue };
+        if let Some(Ok(resolved)) = project.servers.get(&name) {
+            fill(server, "timeout", json!(duration(resolved.timeout)));
+            fill(server, "max_timeout", json!(duration(resolved.max_timeout)));
+            fill(server, "startup_timeout", json!(duration(resolved.startup_timeout)));
+            fill(server, "required", json!(resolved.required));
+        }
+    }
+    for model in list(&mut json, "runtime", "models") {
+        let Some(name) = name(model) else { continue };
+        if let Some(Ok(resolved)) = project.models.get(&name) {
+            fill_model(model, resolved);
+        }
+    }
+    if let (Some(default), Some(runtime)) = (&project.default_model, json.get_mut("runtime").and_then(Json::as_object_mut)) {
+        runtime.shift_insert(0, "default_model".to_owned(), json!(default));
+    }
+    json
+}
+
+/// As YAML; entries that cannot be used are named in comments at the top.
+pub(crate) fn yaml(json: &Json, project: &Project) -> String {
+    let mut text = String::new();
+    let servers = project.servers.iter().filter_map(|(name, server)| Some(("MCP server", name, server.as_ref().err()?)));
+    let models = project.models.iter().filter_map(|(name, model)| Some(("model", name, model.as_ref().err()?)));
+    for (kind, name, disabled) in servers.chain(models) {
+        text.push_str(&format!("# {kind} `{name}` is not available: {}\n", disabled.reason));
+    }
+    text.push_str(&serde_yaml::to_string(json).unwrap_or_else(|error| format!("# cannot be shown: {error}\n")));
+    text
+}
+
+fn fill_model(model: &mut Map<String, Json>, resolved: &Model) {
+    fill(model, "model", json!(resolved.model));
+    if !resolved.base_url.is_empty() {
+        model.insert("base_url".to_owned(), json!(mask_url(&resolved.base_url)));
+    }
+    if resolved.api_key.is_some() {
+        fill(model, "api_key", json!(MASK));
+    }
+    fill(
+        model,
+        "tool_call_strategy",
+        json!(match resolved.strategy {
+            ToolCallStrategy::NativeApi => "native_api",
+            ToolCallStrategy::PromptBased => "prompt_based",
+            ToolCallStrategy::Auto => "auto",
+        }),
+    );
+    model.insert("mcp_servers".to_owned(), json!(resolved.servers));
+    model.insert("prompts".to_owned(), json!(resolved.prompts));
+    let limits = &resolved.limits;
+    model.insert(
+        "limits".to_owned(),
+        json!({
+            "rounds": limits.rounds,
+            "parallel_calls": limits.parallel_calls,
+            "result_tokens": limits.result_tokens,
+            "turn_timeout": duration(limits.turn_timeout),
+            "repeat_calls": limits.repeat_calls,
+        }),
+    );
+}
+
+fn fill(entry: &mut Map<String, Json>, key: &str, value: Json) {
+    entry.entry(key).or_insert(value);
+}
+
+fn name(entry: &Map<String, Json>) -> Option<String> {
+    entry.get("name").and_then(Json::as_str).map(str::to_owned)
+}
+
+fn list<'j>(json: &'j mut Json, section: &str, key: &str) -> impl Iterator<Item = &'j mut Map<String, Json>> {
+    let list = json.get_mut(section).and_then(|section| section.get_mut(key)).and_then(Json::as_array_mut);
+    list.into_iter().flatten().filter_map(Json::as_object_mut)
+}
+
+fn duration(duration: Duration) -> String {
+    match duration.as_millis() {
+        millis if millis % 1000 != 0 => format!("{millis}ms"),
+        millis => format!("{}s", millis / 1000),
+    }
+}
+
+/// Everything under `key` (and, in lists, after a flag such as `--token`) that is or may be a secret.
+fn mask_all(json: &mut Json, key: &str) {
+    match json {
+        Json::Object(map) => {
+            for (name, value) in map.iter_mut() {
+                match (key, value) {
+                    ("headers", Json::String(text)) => *text = mask_header(text),
+                    (_, value @ Json::String(_)) if is_secret_name(name) => mask_string(value),
+                    (_, value) => mask_all(value, name),
+                }
+            }
+        }
+        Json::Array(items) => {
+            let mut after_secret_flag = false;
+            for item in items {
+                if after_secret_flag && item.is_string() {
+                    mask_string(item);
+                } else {
+                    mask_all(item, key);
+                }
+                after_secret_flag =
+                    item.as_str().is_some_and(|text| text.starts_with('-') && !text.contains('=') && is_secret_name(text));
+            }
+        }
+        Json::String(text) => *text = mask_text(text),
+        _ => {}
+    }
+}
+
+fn mask_string(value: &mut Json) {
+    if let Json::String(text) = value {
+        *text = if text.is_empty() { String::new() } else { mask_literal(text) };
+    }
+}
+
+/// References stay, as they name a secret and are none; their defaults and all other text go.
+fn mask_literal(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((reference, after)) = after.split_once('}') else { break };
+        if !before.is_empty() {
+            out.push_str(MASK);
+        }
+        match reference.split_once(":-") {
+            Some((name, _)) => out.push_str(&format!("${{{name}:-{MASK}}}")),
+            None => out.push_str(&format!("${{{reference}}}")),
+        }
+        rest = after;
+    }
+    if !rest.is_empty() {
+        out.push_str(MASK);
+    }
+    out
+}
+
+fn mask_header(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((scheme @ ("Bearer" | "Basic" | "Token"), rest)) => format!("{scheme} {}", mask_literal(rest)),
+        _ => mask_literal(text),
+    }
+}
+
+/// A text that is no secret as a whole but may hold one: `--token=…`, a URL with a password, a key by its look.
+fn mask_text(text: &str) -> String {
+    if let Some((name, value)) = text.split_once('=')
+        && !name.contains(char::is_whitespace)
+        && is_secret_name(name)
+    {
+        return format!("{name}={}", mask_literal(value));
+    }
+    if text.contains("://") {
+        return mask_url(text);
+    }
+    const LOOKS: [&str; 9] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "AKIA", "eyJ"];
+    let is_key = LOOKS.iter().any(|look| text.starts_with(look)) && text.len() >= 16 && !text.contains(char::is_whitespace);
+    if is_key { MASK.to_owned() } else { text.to_owned() }
+}
+
+fn mask_url(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let authority = match authority.rsplit_once('@') {
+        Some((credentials, host)) => format!("{}@{host}", mask_literal(credentials)),
+        None => authority.to_owned(),
+    };
+    let path = match path.split_once('?') {
+        Some((path, query)) => {
+            let query = query.split('&').map(|pair| match pair.split_once('=') {
+                Some((name, value)) => format!("{name}={}", mask_literal(value)),
+                None => pair.to_owned(),
+            });
+            format!("{path}?{}", query.collect::<Vec<_>>().join("&"))
+        }
+        None => path.to_owned(),
+    };
+    format!("{scheme}://{authority}{path}")
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let name = name.trim_start_matches('-').to_lowercase().replace('-', "_");
+    // how many tokens a model may use is no secret
+    if name.ends_with("tokens") {
+        return false;
+    }
+    ["key", "token", "secret", "password", "passwd", "pwd", "credential", "authorization"]
+        .iter()
+        .any(|word| name.split('_').any(|part| part == *word) || name.ends_with(word))
+}
+
+#[cfg(test)]
+mod tests;
