@@ -1,0 +1,157 @@
+//! A server's tool list: fetched page by page within bounds, filtered and renamed as the file says.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lf_core::tool::{Tool, ToolRef};
+use lf_core::McpServer;
+use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{AskError, Link};
+
+const MAX_PAGES: usize = 100;
+const MAX_TOOLS: usize = 1_000;
+/// The description and schema of one tool, in bytes.
+const MAX_TOOL: usize = 64 * 1024;
+
+/// The tools of one server that exist for us, and when they were listed.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolList {
+    pub(crate) tools: Arc<Vec<Tool>>,
+    pub(crate) listed: Instant,
+}
+
+impl Link {
+    /// Lists the tools within `limit`. Tools that did not change since `previous` are the same values, with what
+    /// was computed for them.
+    pub(crate) async fn list(
+        &self,
+        server: &McpServer,
+        limit: Duration,
+        previous: Option<&ToolList>,
+    ) -> Result<ToolList, AskError> {
+        // Forgotten before asking: a change that is reported while the answer is on its way counts for the next.
+        self.signals.take_tools_changed();
+        let deadline = Instant::now() + limit;
+        let mut pages = Pages::new(server);
+        let mut cursor = None;
+        for _ in 0..MAX_PAGES {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let page = self.page(cursor, left).await.map_err(|error| match error {
+                AskError::Timeout(_) => AskError::Timeout(limit),
+                error => error,
+            })?;
+            cursor = pages.add(page)?;
+            if cursor.is_none() || pages.is_full() {
+                break;
+            }
+        }
+        if cursor.is_some() {
+            tracing::warn!(server = server.name, tools = pages.tools.len(), "the tool list is too long and was cut");
+        }
+        Ok(ToolList { tools: Arc::new(pages.finish(previous)), listed: Instant::now() })
+    }
+
+    async fn page(&self, cursor: Option<String>, limit: Duration) -> Result<Value, AskError> {
+        let mut request = ListToolsRequest::default();
+        request.params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        let request = ClientRequest::ListToolsRequest(request);
+        let result = self.ask(request, (limit, limit), &|_| {}).await?;
+        Ok(serde_json::to_value(&result).unwrap_or_default())
+    }
+}
+
+struct Pages<'a> {
+    server: &'a McpServer,
+    tools: Vec<Tool>,
+    seen: usize,
+    names: HashSet<String>,
+    cursors: HashSet<String>,
+}
+
+impl<'a> Pages<'a> {
+    fn new(server: &'a McpServer) -> Self {
+        Self { server, tools: Vec::new(), seen: 0, names: HashSet::new(), cursors: HashSet::new() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.seen >= MAX_TOOLS
+    }
+
+    /// Takes a page's tools. Returns the cursor of the next page, if there is one that was not asked for before.
+    fn add(&mut self, page: Value) -> Result<Option<String>, AskError> {
+        let Value::Object(mut page) = page else { return Err(not_a_list()) };
+        let Some(Value::Array(tools)) = page.remove("tools") else { return Err(not_a_list()) };
+        for tool in tools {
+            if self.is_full() {
+                let server = self.server.name.as_str();
+                tracing::warn!(server, limit = MAX_TOOLS, "the server has too many tools; the rest is left out");
+                return Ok(None);
+            }
+            self.seen += 1;
+            self.add_tool(tool);
+        }
+        let next = page.get("nextCursor").and_then(Value::as_str).filter(|cursor| !cursor.is_empty());
+        let Some(next) = next else { return Ok(None) };
+        if self.cursors.insert(next.to_owned()) {
+            return Ok(Some(next.to_owned()));
+        }
+        tracing::warn!(server = self.server.name, "the server repeats a page of its tool list");
+        Ok(None)
+    }
+
+    fn add_tool(&mut self, tool: Value) {
+        let server = self.server.name.as_str();
+        let Some(name) = tool.get("name").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
+            tracing::warn!(server, "a tool without a name is left out");
+            return;
+        };
+        let name: Arc<str> = name.into();
+        if !self.server.tools.permits(&name) {
+            return;
+        }
+        if !self.names.insert(name.to_string()) {
+            tracing::warn!(server, tool = &*name, "a tool is listed twice; the first counts");
+            return;
+        }
+        let description = tool.get("description").and_then(Value::as_str).map(Arc::from);
+        let schema = match tool.get("inputSchema") {
+            None | Some(Value::Null) => json!({"type": "object"}),
+            Some(schema @ Value::Object(_)) => schema.clone(),
+            Some(_) => {
+                tracing::warn!(server, tool = &*name, "a tool whose schema is not an object is left out");
+                return;
+            }
+        };
+        let size = name.len() + description.as_deref().map_or(0, str::len) + schema.to_string().len();
+        if size > MAX_TOOL {
+            tracing::warn!(server, tool = &*name, size, limit = MAX_TOOL, "a tool's definition is too large");
+            return;
+        }
+        let shown = self.server.tools.rename.get(&*name).map(|shown| Arc::from(shown.as_str()));
+        let id = ToolRef { server: server.into(), name };
+        let mut tool = Tool::new(id, description, Arc::new(schema));
+        if let Some(shown) = shown {
+            tool.shown_name = shown;
+        }
+        self.tools.push(tool);
+    }
+
+    fn finish(self, previous: Option<&ToolList>) -> Vec<Tool> {
+        let known = previous.map(|list| list.tools.as_slice()).unwrap_or_default();
+        let kept = |tool: Tool| {
+            let same = known.iter().find(|known| {
+                known.id == tool.id && known.description == tool.description && known.schema == tool.schema
+            });
+            same.cloned().unwrap_or(tool)
+        };
+        self.tools.into_iter().map(kept).collect()
+    }
+}
+
+fn not_a_list() -> AskError {
+    AskError::Refused { message: "it answered with something that is not a tool list".into(), code: -32_603 }
+}

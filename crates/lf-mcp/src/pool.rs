@@ -1,0 +1,234 @@
+//! All sessions of the process, by the server they are with.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use lf_core::McpServer;
+use lf_core::project::Disabled;
+use lf_core::tool::Tool;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::connection::Surroundings;
+use crate::failure::Failure;
+use crate::project_tools::ProjectTools;
+use crate::session::{Live, Session, State, Unready};
+
+/// For everything to be taken down: closed stdin and SIGTERM have their graces within this.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(9);
+
+/// What a pool works with.
+#[derive(Debug, Clone)]
+pub struct PoolOptions {
+    /// Our own environment, from which servers get the safe list and what they inherit by name.
+    pub environment: Vec<(String, String)>,
+    /// Our own executable: what `command: lf` runs.
+    pub program: PathBuf,
+    /// A session that was not used this long is closed.
+    pub idle: Duration,
+    /// How long a tool list is served before it is asked for again.
+    pub list_ttl: Duration,
+}
+
+impl PoolOptions {
+    /// Sessions close after an hour without use; tool lists hold for five minutes.
+    pub fn new(environment: Vec<(String, String)>, program: PathBuf) -> Self {
+        Self {
+            environment,
+            program,
+            idle: Duration::from_secs(60 * 60),
+            list_ttl: Duration::from_secs(5 * 60),
+        }
+    }
+}
+
+/// Where the session with a server stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ServerState {
+    /// The file cannot be used as it is.
+    Disabled { reason: String },
+    /// Not started, or to be started anew by the next use.
+    Idle { last_error: Option<Failure> },
+    Connecting,
+    Ready { protocol: String, peer: Option<PeerName>, tools: usize },
+    Failed { failure: Failure, retry_in: Duration },
+    /// Shut down.
+    Closed,
+}
+
+impl ServerState {
+    /// One word for tables and JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Disabled { .. } => "disabled",
+            Self::Idle { .. } => "idle",
+            Self::Connecting => "connecting",
+            Self::Ready { .. } => "ready",
+            Self::Failed { .. } => "failed",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// What a server calls itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerName {
+    pub name: String,
+    pub version: String,
+}
+
+/// The sessions of this process. Two projects with an equal server share its session. Cheap to clone.
+#[derive(Clone)]
+pub struct SessionPool(Arc<Pool>);
+
+struct Pool {
+    surroundings: Arc<Surroundings>,
+    sessions: Mutex<HashMap<Arc<McpServer>, Arc<Session>>>,
+    closing: CancellationToken,
+    idle: Duration,
+    list_ttl: Duration,
+}
+
+impl SessionPool {
+    /// Starts nothing. Its sessions need a runtime, and remote ones a rustls provider installed in the process.
+    pub fn new(options: PoolOptions) -> Self {
+        let surroundings = Surroundings {
+            environment: options.environment,
+            program: options.program,
+            tracker: TaskTracker::new(),
+            http: OnceLock::new(),
+        };
+        Self(Arc::new(Pool {
+            surroundings: Arc::new(surroundings),
+            sessions: Mutex::default(),
+            closing: CancellationToken::new(),
+            idle: options.idle,
+            list_ttl: options.list_ttl,
+        }))
+    }
+
+    /// The tools of a project's servers; a disabled one is reported as down, with its reason.
+    pub fn tools(
+        &self,
+        servers: impl IntoIterator<Item = (String, Result<Arc<McpServer>, Disabled>)>,
+    ) -> ProjectTools {
+        ProjectTools::new(self.clone(), servers.into_iter().collect::<IndexMap<_, _>>())
+    }
+
+    /// Where the session with this server stands; starts nothing.
+    pub fn status(&self, server: &McpServer) -> ServerState {
+        if self.0.closing.is_cancelled() {
+            return ServerState::Closed;
+        }
+        let session = self.sessions().get(server).cloned();
+        session.map_or(ServerState::Idle { last_error: None }, |session| describe(session.state()))
+    }
+
+    /// Takes down the session with this server, if there is one; the next use starts another. Calls that are running
+    /// fail. Also for a server that left the file.
+    pub fn restart(&self, server: &McpServer) {
+        if let Some(session) = self.sessions().remove(server) {
+            session.close();
+        }
+    }
+
+    /// Takes down the sessions with servers that are not kept: after a reload of the file.
+    pub fn retain(&self, mut keep: impl FnMut(&McpServer) -> bool) {
+        self.sessions().retain(|server, session| {
+            let kept = keep(server);
+            if !kept {
+                session.close();
+            }
+            kept
+        });
+    }
+
+    /// Takes all sessions down: stdin, SIGTERM, SIGKILL. Returns within 9 s; nothing can be used afterwards.
+    pub async fn shutdown(&self) {
+        self.0.closing.cancel();
+        self.sessions().clear();
+        let tracker = &self.0.surroundings.tracker;
+        tracker.close();
+        if tokio::time::timeout(SHUTDOWN_LIMIT, tracker.wait()).await.is_err() {
+            tracing::warn!("MCP sessions did not end in time");
+        }
+    }
+
+    /// The live connection to a server and its tools, started if needed.
+    pub(crate) async fn connect(
+        &self,
+        server: &Arc<McpServer>,
+    ) -> Result<(Arc<Live>, Arc<Vec<Tool>>), Failure> {
+        let live = self.live(server).await?;
+        let _in_use = live.use_it();
+        let tools = live.tools(server, self.0.list_ttl).await;
+        match tools {
+            Ok(tools) => Ok((live, tools)),
+            Err(error) => Err(live.link.failure_of(error, "`tools/list`")),
+        }
+    }
+
+    /// The live connection to a server, started if needed.
+    pub(crate) async fn live(&self, server: &Arc<McpServer>) -> Result<Arc<Live>, Failure> {
+        // A session that closed for idleness just now is replaced by the second look.
+        const LOOKS: usize = 2;
+        for _ in 0..LOOKS {
+            let Some(session) = self.session(server) else { break };
+            match session.ready().await {
+                Ok(live) => return Ok(live),
+                Err(Unready::Failed(failure)) => return Err(failure),
+                Err(Unready::Closed) => self.forget(&session),
+            }
+        }
+        Err(Failure::new("its session is shut down"))
+    }
+
+    fn session(&self, server: &Arc<McpServer>) -> Option<Arc<Session>> {
+        if self.0.closing.is_cancelled() {
+            return None;
+        }
+        let mut sessions = self.sessions();
+        let session = sessions.entry(server.clone()).or_insert_with(|| {
+            let closing = self.0.closing.child_token();
+            Session::new(server.clone(), self.0.surroundings.clone(), closing, self.0.idle)
+        });
+        Some(session.clone())
+    }
+
+    fn forget(&self, closed: &Arc<Session>) {
+        let mut sessions = self.sessions();
+        if sessions.get(closed.server()).is_some_and(|session| Arc::ptr_eq(session, closed)) {
+            sessions.remove(closed.server());
+        }
+    }
+
+    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<McpServer>, Arc<Session>>> {
+        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn describe(state: State) -> ServerState {
+    match state {
+        State::Idle(last_error) => ServerState::Idle { last_error },
+        State::Connecting => ServerState::Connecting,
+        State::Ready(live) => ServerState::Ready {
+            protocol: live.link.about.protocol.clone(),
+            peer: live
+                .link
+                .about
+                .server
+                .clone()
+                .map(|(name, version)| PeerName { name, version }),
+            tools: live.known_tools().len(),
+        },
+        State::Failed { failure, next } => {
+            ServerState::Failed { failure, retry_in: next.saturating_duration_since(Instant::now()) }
+        }
+        // Closed for idleness: the next use makes another session.
+        State::Closed => ServerState::Idle { last_error: None },
+    }
+}

@@ -1,0 +1,270 @@
+//! The tools of a project's servers, as the port that the rest of the program knows.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use indexmap::IndexMap;
+use lf_core::project::Disabled;
+use lf_core::tool::{
+    BoxFuture, Catalogue, ServerDown, Tool, ToolContent, ToolError, ToolOutput, ToolProgress, ToolRef,
+    ToolSource,
+};
+use lf_core::McpServer;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use crate::connection::AskError;
+use crate::failure::Failure;
+use crate::pool::{ServerState, SessionPool};
+use crate::session::Live;
+
+/// A project's servers by name, each reached through the pool.
+#[derive(Clone)]
+pub struct ProjectTools {
+    pool: SessionPool,
+    servers: IndexMap<String, Result<Arc<McpServer>, Disabled>>,
+}
+
+/// What is known of one server of a project.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerReport {
+    pub name: String,
+    /// `stdio`, `http` or `sse`; not known of a disabled server.
+    pub transport: Option<&'static str>,
+    pub required: bool,
+    pub state: ServerState,
+}
+
+impl ServerReport {
+    /// Why the server is not usable, or was not the last time.
+    pub fn last_error(&self) -> Option<&str> {
+        match &self.state {
+            ServerState::Disabled { reason } => Some(reason),
+            ServerState::Idle { last_error } => last_error.as_ref().map(|failure| failure.reason.as_str()),
+            ServerState::Failed { failure, .. } => Some(&failure.reason),
+            ServerState::Connecting | ServerState::Ready { .. } | ServerState::Closed => None,
+        }
+    }
+
+    /// What to try about [`Self::last_error`].
+    pub fn hint(&self) -> Option<&str> {
+        match &self.state {
+            ServerState::Idle { last_error } => last_error.as_ref()?.hint.as_deref(),
+            ServerState::Failed { failure, .. } => failure.hint.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+impl ProjectTools {
+    pub(crate) fn new(
+        pool: SessionPool,
+        servers: IndexMap<String, Result<Arc<McpServer>, Disabled>>,
+    ) -> Self {
+        Self { pool, servers }
+    }
+
+    /// The names of all servers, in the order of the file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.servers.keys().map(String::as_str)
+    }
+
+    /// What is known of each server now; starts nothing.
+    pub fn reports(&self) -> Vec<ServerReport> {
+        self.servers.iter().map(|(name, server)| self.report(name, server)).collect()
+    }
+
+    /// Starts every server that is not running and lists its tools, then reports. As long as the slowest start takes;
+    /// dropping the future leaves the starts running.
+    pub async fn probe(&self) -> Vec<ServerReport> {
+        join_all(self.servers.values().flatten().map(|server| self.pool.connect(server))).await;
+        self.reports()
+    }
+
+    /// What to try about a server that is down.
+    pub fn hint(&self, server: &str) -> Option<String> {
+        match self.servers.get(server) {
+            None => Some(not_found_hint(self.names())),
+            Some(found) => self.report(server, found).hint().map(str::to_owned),
+        }
+    }
+
+    /// Takes the session with this server down; the next use starts it anew. `false` if no such server is configured.
+    pub fn restart(&self, server: &str) -> bool {
+        let Some(found) = self.servers.get(server) else { return false };
+        if let Ok(server) = found {
+            self.pool.restart(server);
+        }
+        true
+    }
+
+    fn report(&self, name: &str, server: &Result<Arc<McpServer>, Disabled>) -> ServerReport {
+        match server {
+            Ok(server) => ServerReport {
+                name: name.to_owned(),
+                transport: Some(server.transport.name()),
+                required: server.required,
+                state: self.pool.status(server),
+            },
+            Err(disabled) => ServerReport {
+                name: name.to_owned(),
+                transport: None,
+                required: false,
+                state: ServerState::Disabled { reason: disabled.reason.clone() },
+            },
+        }
+    }
+
+    fn server(&self, name: &str) -> Result<&Arc<McpServer>, Failure> {
+        match self.servers.get(name) {
+            Some(Ok(server)) => Ok(server),
+            Some(Err(disabled)) => Err(Failure::new(&disabled.reason)),
+            None => Err(Failure::hinted(
+                format!("Server not found: `{name}` is not in `mcp.servers`"),
+                not_found_hint(self.names()),
+            )),
+        }
+    }
+
+    async fn tools_of(&self, name: &str) -> Result<Arc<Vec<Tool>>, ServerDown> {
+        let down = |failure: Failure, required| ServerDown {
+            server: name.to_owned(),
+            reason: failure.reason,
+            required,
+        };
+        let server = self.server(name).map_err(|failure| down(failure, false))?;
+        match self.pool.connect(server).await {
+            Ok((_, tools)) => Ok(tools),
+            Err(failure) => Err(down(failure, server.required)),
+        }
+    }
+
+    async fn run(
+        &self,
+        tool: &ToolRef,
+        arguments: &Map<String, Value>,
+        progress: &(dyn Fn(ToolProgress) + Send + Sync),
+    ) -> Result<ToolOutput, ToolError> {
+        let unavailable =
+            |failure: Failure| ToolError::Down { server: tool.server.to_string(), reason: failure.reason };
+        let server = self.server(&tool.server).map_err(unavailable)?;
+        if !server.tools.permits(&tool.name) {
+            return Err(unknown(tool));
+        }
+        let live = self.pool.live(server).await.map_err(unavailable)?;
+        let _in_use = live.use_it();
+        let listed = live.listed();
+        if !has(&live.known_tools(), tool) && !refreshed_has(&live, server, tool, listed).await? {
+            return Err(unknown(tool));
+        }
+        let listed = live.listed();
+        let limits = (server.timeout, server.max_timeout);
+        let mut answer = live.link.call(&tool.name, arguments, limits, progress).await;
+        if is_unknown_tool(&answer, &tool.name) {
+            if !refreshed_has(&live, server, tool, listed).await? {
+                return Err(unknown(tool));
+            }
+            // A protocol error means that nothing was run yet; a result may stand for work that was done.
+            if answer.is_err() {
+                answer = live.link.call(&tool.name, arguments, limits, progress).await;
+            }
+        }
+        match answer {
+            Ok(output) => Ok(output),
+            Err(error) => Err(tool_error(error, tool, &live).await),
+        }
+    }
+}
+
+fn not_found_hint<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    if names.is_empty() {
+        return "add the server under `mcp.servers`".to_owned();
+    }
+    format!("check the name in the model's `mcp_servers`; configured are {}", names.join(", "))
+}
+
+fn unknown(tool: &ToolRef) -> ToolError {
+    ToolError::UnknownTool { server: tool.server.to_string(), tool: tool.name.to_string() }
+}
+
+fn has(tools: &[Tool], tool: &ToolRef) -> bool {
+    tools.iter().any(|known| known.id.name == tool.name)
+}
+
+async fn refreshed_has(
+    live: &Arc<Live>,
+    server: &McpServer,
+    tool: &ToolRef,
+    seen: Instant,
+) -> Result<bool, ToolError> {
+    match live.refreshed(server, seen).await {
+        Ok(tools) => Ok(has(&tools, tool)),
+        Err(error) => Err(tool_error(error, tool, live).await),
+    }
+}
+
+/// Whether the answer says that the server has no such tool. By the specification that is error -32602; many servers
+/// give a result instead, which is taken for it only when it is one short sentence that names the tool.
+fn is_unknown_tool(answer: &Result<ToolOutput, AskError>, tool: &str) -> bool {
+    const LONGEST: usize = 300;
+    let text = match answer {
+        Err(AskError::Refused { message, code: -32_602 | -32_601 }) => message.as_str(),
+        Ok(output) if output.is_error => match output.content.as_slice() {
+            [ToolContent::Text(text)] if text.len() < LONGEST && text.contains(tool) => text.as_str(),
+            _ => return false,
+        },
+        _ => return false,
+    };
+    let text = text.to_lowercase();
+    text.contains("tool") && ["unknown", "not found", "no such"].iter().any(|sign| text.contains(sign))
+}
+
+async fn tool_error(error: AskError, tool: &ToolRef, live: &Arc<Live>) -> ToolError {
+    let server = tool.server.to_string();
+    let name = tool.name.to_string();
+    match error {
+        AskError::Timeout(limit) => ToolError::Timeout { server, tool: name, limit },
+        AskError::Closed => {
+            let reason = live.reason().await.reason;
+            ToolError::Lost { server, tool: name, reason }
+        }
+        AskError::Unsent(failure) => ToolError::Lost { server, tool: name, reason: failure.reason },
+        AskError::Refused { message, code } => ToolError::Refused { server, message, code },
+        AskError::TooLarge(limit) => ToolError::TooLarge { tool: name, limit },
+    }
+}
+
+impl ToolSource for ProjectTools {
+    fn list<'a>(&'a self, servers: &'a [String]) -> BoxFuture<'a, Catalogue> {
+        Box::pin(async move {
+            let listed = join_all(servers.iter().map(|name| self.tools_of(name))).await;
+            let mut catalogue = Catalogue::default();
+            for tools in listed {
+                match tools {
+                    Ok(tools) => catalogue.tools.extend(tools.iter().cloned()),
+                    Err(down) => catalogue.down.push(down),
+                }
+            }
+            catalogue
+        })
+    }
+
+    fn call<'a>(
+        &'a self,
+        tool: &'a ToolRef,
+        arguments: &'a Map<String, Value>,
+        progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let started = Instant::now();
+            let result = self.run(tool, arguments, progress).await;
+            let (server, name, elapsed) = (&*tool.server, &*tool.name, started.elapsed());
+            match &result {
+                Ok(output) => tracing::debug!(server, tool = name, ?elapsed, is_error = output.is_error, "tool ran"),
+                Err(error) => tracing::warn!(server, tool = name, ?elapsed, error = %error, "tool failed"),
+            }
+            result
+        })
+    }
+}

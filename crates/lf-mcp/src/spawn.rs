@@ -1,0 +1,241 @@
+//! The one place where child processes start and end.
+//!
+//! Every child gets a cleared environment, its own process group and a drained stderr. It is stopped politely, and
+//! whatever it left behind is killed: `npx` and `uvx` do not pass signals on to what they start.
+
+mod environment;
+mod tail;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio_util::task::TaskTracker;
+
+use crate::failure::Failure;
+pub(crate) use environment::child_environment;
+use environment::{LookupError, lookup};
+use tail::Tail;
+use tree::Member;
+
+/// From closed stdin to SIGTERM.
+const STDIN_GRACE: Duration = Duration::from_secs(2);
+/// From SIGTERM to SIGKILL.
+const TERM_GRACE: Duration = Duration::from_secs(3);
+/// For the kernel to hand over the status of a killed process.
+const REAP_GRACE: Duration = Duration::from_secs(1);
+
+/// What to start.
+pub(crate) struct Launch {
+    pub(crate) command: String,
+    pub(crate) args: Vec<OsString>,
+    /// The whole environment of the child.
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) cwd: PathBuf,
+    /// Our own executable, which `command: lf` stands for.
+    pub(crate) own_program: PathBuf,
+}
+
+/// A running child and everything it started. Dropping it kills them all, without a runtime.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    leader: Pid,
+    tail: Tail,
+}
+
+/// Starts a child. The failure says what is missing: the program, the permission or the directory.
+pub(crate) fn spawn(
+    launch: &Launch,
+    tracker: &TaskTracker,
+    server: &str,
+) -> Result<(Process, ChildStdin, ChildStdout), Failure> {
+    check_directory(&launch.cwd)?;
+    let program = program(launch)?;
+    #[expect(clippy::disallowed_methods, reason = "this is the one place where children start")]
+    let mut command = Command::new(&program);
+    command
+        .args(&launch.args)
+        .arg0(&launch.command)
+        .env_clear()
+        .envs(launch.environment.iter().map(|(name, value)| (name, value)))
+        .current_dir(&launch.cwd)
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| spawn_failure(&error, &launch.command, &program))?;
+    let Some(leader) = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw) else {
+        return Err(Failure::new(format!("`{}` ended before it was started", launch.command)));
+    };
+    with_registry(|registry| registry.insert(leader.as_raw(), Vec::new()));
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let mut process = Process { child, leader, tail: Tail::default() };
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        return Err(Failure::new("its pipes could not be opened"));
+    };
+    process.tail = Tail::drain(stderr, tracker, server);
+    Ok((process, stdin, stdout))
+}
+
+impl Process {
+    /// Notes which processes belong to this child now, so that one that leaves the group later is still found.
+    pub(crate) fn remember_descendants(&self) {
+        remember(self.leader);
+    }
+
+    /// Waits for the child itself to end. Dropping the future changes nothing.
+    pub(crate) async fn exited(&mut self) -> Option<ExitStatus> {
+        self.child.wait().await.ok()
+    }
+
+    /// The last lines of stderr, after a short wait for what is still in the pipe.
+    pub(crate) async fn last_lines(&self) -> Vec<String> {
+        self.tail.last_lines().await
+    }
+
+    /// Ends the child and all it started, at most 6 s after its stdin was closed by the caller.
+    pub(crate) async fn stop(mut self) {
+        remember(self.leader);
+        if tokio::time::timeout(STDIN_GRACE, self.child.wait()).await.is_err() {
+            remember(self.leader);
+            signal_tree(self.leader, Signal::SIGTERM);
+            let _ = tokio::time::timeout(TERM_GRACE, self.child.wait()).await;
+        }
+        kill_tree(self.leader);
+        let _ = tokio::time::timeout(REAP_GRACE, self.child.wait()).await;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        kill_tree(self.leader);
+        with_registry(|registry| registry.remove(&self.leader.as_raw()));
+    }
+}
+
+/// Kills every child of this process and all they started, at once: for the second signal and for a panicking exit.
+pub fn kill_all() {
+    let leaders: Vec<i32> = with_registry(|registry| registry.keys().copied().collect());
+    for leader in leaders {
+        kill_tree(Pid::from_raw(leader));
+    }
+}
+
+/// How a child ended, such as "exited with status 1" or "was killed by SIGKILL".
+pub(crate) fn ending(status: ExitStatus) -> String {
+    match (status.code(), status.signal().map(Signal::try_from)) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(Ok(signal))) => format!("was killed by {signal}"),
+        (None, _) => "ended".to_owned(),
+    }
+}
+
+/// Process group leaders that were started and not yet taken down, with what is known to descend from them.
+/// A static, because the second signal must find them without any other part still working.
+static REGISTRY: Mutex<BTreeMap<i32, Vec<Member>>> = Mutex::new(BTreeMap::new());
+
+fn with_registry<T>(action: impl FnOnce(&mut BTreeMap<i32, Vec<Member>>) -> T) -> T {
+    action(&mut REGISTRY.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn remember(leader: Pid) -> Vec<Member> {
+    let known = with_registry(|registry| registry.get(&leader.as_raw()).cloned().unwrap_or_default());
+    let members = tree::members(leader.as_raw(), &known);
+    with_registry(|registry| {
+        if let Some(entry) = registry.get_mut(&leader.as_raw()) {
+            entry.clone_from(&members);
+        }
+    });
+    members
+}
+
+fn signal_tree(leader: Pid, signal: Signal) {
+    // Gone already is fine: there is nothing left to end.
+    let _ = killpg(leader, signal);
+    for member in tree::members(leader.as_raw(), &remember(leader)) {
+        let _ = kill(Pid::from_raw(member.pid), signal);
+    }
+}
+
+/// Repeated, because a process may fork between the look and the signal.
+fn kill_tree(leader: Pid) {
+    const PASSES: usize = 4;
+    for _ in 0..PASSES {
+        let members = remember(leader);
+        let _ = killpg(leader, Signal::SIGKILL);
+        if members.is_empty() {
+            return;
+        }
+        for member in members {
+            let _ = kill(Pid::from_raw(member.pid), Signal::SIGKILL);
+        }
+    }
+}
+
+fn check_directory(cwd: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(cwd) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Failure::hinted(
+            format!("Permission denied: working directory `{}`", cwd.display()),
+            "let this user enter the directory, or set another `cwd`",
+        )),
+        _ => Err(Failure::hinted(
+            format!("working directory `{}` is not a directory", cwd.display()),
+            "create it, or set another `cwd`",
+        )),
+    }
+}
+
+fn program(launch: &Launch) -> Result<PathBuf, Failure> {
+    if launch.command == "lf" {
+        return Ok(launch.own_program.clone());
+    }
+    let path = launch.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_str());
+    lookup(&launch.command, path, &launch.cwd).map_err(|error| match error {
+        LookupError::NotFound => not_found(&launch.command),
+        LookupError::Denied(path) => denied(&path),
+    })
+}
+
+fn not_found(command: &str) -> Failure {
+    let name = Path::new(command).file_name().map_or(command.into(), |name| name.to_string_lossy());
+    let hint = match name.as_ref() {
+        "npx" | "npm" | "node" => "install Node.js, which brings `npx`, or put it on the PATH".to_owned(),
+        "uvx" | "uv" => "install uv, which brings `uvx`, or put it on the PATH".to_owned(),
+        "docker" => "install Docker, or put it on the PATH".to_owned(),
+        _ => format!("install the package that brings `{name}`, put it on the PATH, or give its full path"),
+    };
+    Failure::hinted(format!("Command not found: `{command}`"), hint)
+}
+
+fn denied(path: &Path) -> Failure {
+    Failure::hinted(
+        format!("Permission denied: `{}` cannot be run", path.display()),
+        format!("make it executable (`chmod +x {}`) and let this user reach its directory", path.display()),
+    )
+}
+
+fn spawn_failure(error: &io::Error, command: &str, program: &Path) -> Failure {
+    match error.kind() {
+        // The file was there a moment ago: what is missing is the interpreter its first line names.
+        io::ErrorKind::NotFound => Failure::hinted(
+            format!("Command not found: the interpreter of `{command}`"),
+            format!("install the interpreter that the first line of {} names", program.display()),
+        ),
+        io::ErrorKind::PermissionDenied => denied(program),
+        _ => Failure::new(format!("`{command}` could not be started: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+use std::os::unix::fs::PermissionsExt as _;
+
+use lf_core::project::StdioServer;
+use tokio::io::AsyncReadExt as _;
+
+use super::*;
+
+fn launch(command: &str, args: &[&str], environment: Vec<(String, String)>) -> Launch {
+    Launch {
+        command: command.to_owned(),
+        args: args.iter().map(OsString::from).collect(),
+        environment,
+        cwd: PathBuf::from("/"),
+        own_program: PathBuf::from("/bin/echo"),
+    }
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn a_child_sees_exactly_the_safe_list_what_it_inherits_and_what_the_file_sets() {
+    let ours = pairs(&[
+        ("HOME", "/home/me"),
+        ("PATH", "/usr/bin:/bin"),
+        ("LANG", "C"),
+        ("OPENAI_API_KEY", "sk-secret"),
+        ("LD_PRELOAD", "x.so"),
+        ("SSH_AUTH_SOCK", "/run/agent"),
+        ("TERM", "dumb"),
+    ]);
+    let server = StdioServer {
+        command: "env".to_owned(),
+        args: Vec::new(),
+        env: vec![("TERM".to_owned(), "xterm".into()), ("TOKEN".to_owned(), "t".into())],
+        inherit_env: vec!["SSH_AUTH_SOCK".to_owned()],
+        cwd: PathBuf::from("/"),
+    };
+    let launch = launch("env", &[], child_environment(&ours, &server));
+    let (process, _stdin, mut stdout) = spawn(&launch, &TaskTracker::new(), "s").unwrap();
+    let mut text = String::new();
+    stdout.read_to_string(&mut text).await.unwrap();
+    let mut seen: Vec<&str> = text.lines().collect();
+    seen.sort_unstable();
+    let expected =
+        ["HOME=/home/me", "LANG=C", "PATH=/usr/bin:/bin", "SSH_AUTH_SOCK=/run/agent", "TERM=xterm", "TOKEN=t"];
+    assert_eq!(seen, expected);
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn the_command_lf_is_our_own_program() {
+    let launch = launch("lf", &["own"], Vec::new());
+    let (process, _stdin, mut stdout) = spawn(&launch, &TaskTracker::new(), "s").unwrap();
+    let mut text = String::new();
+    stdout.read_to_string(&mut text).await.unwrap();
+    assert_eq!(text, "own\n");
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn a_child_that_ignores_everything_is_killed_with_its_children() {
+    let script = "trap '' TERM; (trap '' TERM; sleep 1000) & echo ready; while true; do sleep 1000; done";
+    let launch = launch("sh", &["-c", script], pairs(&[("PATH", "/usr/bin:/bin")]));
+    let (process, stdin, mut stdout) = spawn(&launch, &TaskTracker::new(), "s").unwrap();
+    let leader = process.leader.as_raw();
+    stdout.read_exact(&mut [0; 6]).await.unwrap();
+    drop(stdin);
+    assert!(tree::members(leader, &[]).len() >= 3);
+    tokio::time::pause();
+    process.stop().await;
+    assert_eq!(tree::members(leader, &[]), []);
+}
+
+#[tokio::test]
+async fn a_dropped_process_is_dead() {
+    let launch = launch("sh", &["-c", "sleep 1000 & sleep 1000"], pairs(&[("PATH", "/usr/bin:/bin")]));
+    let (process, _stdin, _stdout) = spawn(&launch, &TaskTracker::new(), "s").unwrap();
+    let leader = process.leader.as_raw();
+    drop(process);
+    assert_eq!(tree::members(leader, &[]), []);
+    assert!(with_registry(|registry| !registry.contains_key(&leader)));
+}
+
+#[tokio::test]
+async fn a_flood_of_stderr_is_drained_and_bounded() {
+    let script = "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo; echo end >&2";
+    let launch = launch("sh", &["-c", script], pairs(&[("PATH", "/usr/bin:/bin")]));
+    let (mut process, _stdin, _stdout) = spawn(&launch, &TaskTracker::new(), "s").unwrap();
+    assert_eq!(process.exited().await.unwrap().code(), Some(0));
+    let last = process.last_lines().await.pop().unwrap();
+    assert!(last.ends_with("end") || last.ends_with('…'), "{last}");
+    process.stop().await;
+}
+
+#[test]
+fn the_program_is_looked_up_as_the_child_would() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    std::fs::create_dir_all(root.join("a/tool")).unwrap();
+    std::fs::create_dir_all(root.join("b")).unwrap();
+    let program = root.join("b/tool");
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    let path = format!("{}:relative:{}", root.join("a").display(), root.join("b").display());
+    assert_eq!(lookup("tool", Some(&path), root), Err(LookupError::Denied(program.clone())));
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(lookup("tool", Some(&path), root), Ok(program.clone()));
+    assert_eq!(lookup("b/tool", Some("/nowhere"), root), Ok(root.join("b/tool")));
+    assert_eq!(lookup("tool", Some("/nowhere"), root), Err(LookupError::NotFound));
+}

@@ -1,0 +1,153 @@
+//! What a server says on its own while we wait for answers: progress, changed tool lists, and why it broke off.
+//!
+//! The client library handles each notification in a task of its own, so their order is lost there. They are taken
+//! off here instead, in the order they arrive and before the answer that follows them.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lf_core::tool::ToolProgress;
+use rmcp::RoleClient;
+use rmcp::model::{JsonRpcMessage, ProgressToken, ServerNotification};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::Failure;
+
+/// Reports of one call that wait for its caller; more are dropped, the newest first.
+const PROGRESS_BUFFER: usize = 64;
+/// Reports kept for calls that have not asked for theirs yet.
+const UNCLAIMED: usize = 16;
+
+/// One connection's signals, shared by its transport, its calls and its session.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    routes: Mutex<Routes>,
+    tools_changed: AtomicBool,
+    trouble: Mutex<Option<Failure>>,
+    /// Cancelled when the connection cannot be used any more although it is not closed.
+    pub(crate) dead: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Routes {
+    calls: HashMap<ProgressToken, mpsc::Sender<ToolProgress>>,
+    unclaimed: VecDeque<(ProgressToken, ToolProgress)>,
+}
+
+impl Signals {
+    /// The progress of the call with this token, from its first report on.
+    pub(crate) fn progress(self: &Arc<Self>, token: ProgressToken) -> ProgressRoute {
+        let (sender, receiver) = mpsc::channel(PROGRESS_BUFFER);
+        let mut routes = lock(&self.routes);
+        for (_, report) in routes.unclaimed.iter().filter(|(owner, _)| *owner == token) {
+            let _ = sender.try_send(report.clone());
+        }
+        routes.unclaimed.retain(|(owner, _)| *owner != token);
+        routes.calls.insert(token.clone(), sender);
+        ProgressRoute { receiver, token, signals: self.clone() }
+    }
+
+    pub(crate) fn tools_changed(&self) {
+        self.tools_changed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn are_tools_changed(&self) -> bool {
+        self.tools_changed.load(Ordering::Acquire)
+    }
+
+    /// Whether the tools changed since the last call of this.
+    pub(crate) fn take_tools_changed(&self) -> bool {
+        self.tools_changed.swap(false, Ordering::AcqRel)
+    }
+
+    /// Notes why the connection is in trouble; the last note counts.
+    pub(crate) fn note(&self, trouble: Failure) {
+        *lock(&self.trouble) = Some(trouble);
+    }
+
+    pub(crate) fn clear_trouble(&self) {
+        *lock(&self.trouble) = None;
+    }
+
+    pub(crate) fn trouble(&self) -> Option<Failure> {
+        lock(&self.trouble).clone()
+    }
+
+    fn report(&self, token: ProgressToken, report: ToolProgress) {
+        let mut routes = lock(&self.routes);
+        match routes.calls.get(&token) {
+            Some(call) => drop(call.try_send(report)),
+            None => {
+                if routes.unclaimed.len() == UNCLAIMED {
+                    routes.unclaimed.pop_front();
+                }
+                routes.unclaimed.push_back((token, report));
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where one call's progress arrives; it ends when dropped.
+pub(crate) struct ProgressRoute {
+    pub(crate) receiver: mpsc::Receiver<ToolProgress>,
+    token: ProgressToken,
+    signals: Arc<Signals>,
+}
+
+impl Drop for ProgressRoute {
+    fn drop(&mut self) {
+        lock(&self.signals.routes).calls.remove(&self.token);
+    }
+}
+
+/// A transport whose notifications go to [`Signals`].
+pub(crate) struct Tap<T> {
+    pub(crate) transport: T,
+    pub(crate) signals: Arc<Signals>,
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.transport.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let message = self.transport.receive().await?;
+            let JsonRpcMessage::Notification(notification) = &message else { return Some(message) };
+            match &notification.notification {
+                ServerNotification::ProgressNotification(progress) => {
+                    let params = progress.params.clone();
+                    let report = ToolProgress {
+                        progress: params.progress,
+                        total: params.total,
+                        message: params.message,
+                    };
+                    self.signals.report(params.progress_token, report);
+                }
+                ServerNotification::ToolListChangedNotification(_) => self.signals.tools_changed(),
+                ServerNotification::CancelledNotification(_) => return Some(message),
+                // Logs, resources, prompts, tasks and unknown ones: nothing here asked for them.
+                _ => {}
+            }
+        }
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.transport.close()
+    }
+}
