@@ -1,0 +1,217 @@
+//! The driver: the one loop of a turn. It polls the step, does what the step asks for, and yields events.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_stream::stream;
+use futures_core::Stream;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use lf_core::message::ToolCall;
+use lf_core::tool::ToolProgress;
+use lf_core::turn::{AskModel, Planned, Resume, RunTools, Step};
+use lf_core::{ChatEvent, ModelError, ModelProvider, ToolError, ToolOutput, ToolRef, ToolSource};
+use tokio::sync::mpsc;
+use tokio::time::{Instant as Deadline, timeout_at};
+use tracing::{debug, info};
+
+/// Progress reports that wait for a slow client; more are dropped, because only the latest matters.
+const PROGRESS_BUFFER: usize = 64;
+
+/// What a turn is driven with.
+pub(crate) struct Drive {
+    pub model: String,
+    pub provider: Arc<dyn ModelProvider>,
+    pub tools: Arc<dyn ToolSource>,
+    pub turn_timeout: Duration,
+    /// Keeps what the client has to come back for.
+    pub remember: Box<dyn FnOnce(Resume) + Send>,
+}
+
+/// Drives a turn to its end. Dropping the stream cancels the model's request and every running tool.
+pub(crate) fn drive(
+    mut events: Vec<ChatEvent>,
+    ask: AskModel,
+    drive: Drive,
+) -> impl Stream<Item = ChatEvent> + Send + 'static {
+    stream! {
+        let started = Instant::now();
+        let deadline = Deadline::now() + drive.turn_timeout;
+        let mut step = Step::AskModel(ask);
+        let done = loop {
+            for event in events.drain(..) {
+                yield event;
+            }
+            step = match step {
+                Step::AskModel(mut ask) => {
+                    let mut answer = drive.provider.stream(&ask.request());
+                    let failed = loop {
+                        match timeout_at(deadline, answer.next()).await {
+                            Ok(Some(Ok(delta))) => {
+                                ask.push(delta, &mut events);
+                                for event in events.drain(..) {
+                                    yield event;
+                                }
+                            }
+                            Ok(Some(Err(error))) if ask.switch_to_prompt(&error) => {
+                                info!(model = drive.model, "the upstream has no native tools; telling them in the prompt");
+                                answer = drive.provider.stream(&ask.request());
+                            }
+                            Ok(Some(Err(error))) => break Some(error),
+                            Ok(None) => break None,
+                            Err(_) => break Some(too_long(&drive)),
+                        }
+                    };
+                    match failed {
+                        None => ask.finish(&mut events),
+                        Some(error) => Step::Done(ask.fail(error, &mut events)),
+                    }
+                }
+                Step::RunTools(mut run) => {
+                    run.answered(&mut events);
+                    for event in events.drain(..) {
+                        yield event;
+                    }
+                    let mut late = false;
+                    {
+                        let calls = runnable(&run);
+                        let (reports, mut progress) = mpsc::channel(PROGRESS_BUFFER);
+                        let mut waiting = calls.into_iter();
+                        let mut running = FuturesUnordered::new();
+                        loop {
+                            while running.len() < run.parallel() {
+                                let Some((index, call, tool)) = waiting.next() else { break };
+                                running.push(execute_tool(drive.tools.clone(), index, call, tool, reports.clone()));
+                            }
+                            tokio::select! {
+                                biased;
+                                Some((call_id, progress)) = progress.recv() => {
+                                    yield ChatEvent::CallProgress { call_id, progress };
+                                }
+                                settled = timeout_at(deadline, running.next()) => match settled {
+                                    Ok(Some((index, outcome, elapsed))) => {
+                                        run.settle(index, outcome, elapsed, &mut events);
+                                        for event in events.drain(..) {
+                                            yield event;
+                                        }
+                                    }
+                                    Ok(None) => break,
+                                    Err(_) => {
+                                        late = true;
+                                        break;
+                                    }
+                                },
+                            }
+                        }
+                    }
+                    if late {
+                        yield ChatEvent::Failed(too_long(&drive));
+                        break None;
+                    }
+                    run.finish(&mut events)
+                }
+                Step::Done(done) => break Some(done),
+            };
+        };
+        for event in &events {
+            log_end(&drive.model, event, started.elapsed());
+        }
+        if let Some(resume) = done.and_then(|done| done.resume) {
+            (drive.remember)(resume);
+        }
+        for event in events.drain(..) {
+            yield event;
+        }
+    }
+}
+
+fn runnable(run: &RunTools) -> Vec<(usize, ToolCall, ToolRef)> {
+    let calls = run.calls().iter().enumerate();
+    calls
+        .filter_map(|(index, planned)| match &planned.plan {
+            Planned::Run(tool) => Some((index, planned.call.clone(), tool.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
+fn too_long(drive: &Drive) -> ModelError {
+    ModelError::Timeout {
+        url: format!("the turn of model `{}`", drive.model),
+        what: "come to its end",
+        limit: drive.turn_timeout,
+    }
+}
+
+/// The one place where a turn's tool call is run. What may be called at all was decided before: the call was resolved
+/// in the model's tool set, and the source knows only the model's servers.
+async fn execute_tool(
+    tools: Arc<dyn ToolSource>,
+    index: usize,
+    call: ToolCall,
+    tool: ToolRef,
+    reports: mpsc::Sender<(String, ToolProgress)>,
+) -> (usize, Result<ToolOutput, ToolError>, Duration) {
+    let started = Instant::now();
+    info!(server = %tool.server, tool = %tool.name, call_id = call.id, "Executing MCP tool");
+    let empty = serde_json::Map::new();
+    let report = |progress: ToolProgress| {
+        // a full buffer means that the client is slower than the tool: the next report replaces this one
+        let _ = reports.try_send((call.id.clone(), progress));
+    };
+    let outcome = tools.call(&tool, call.arguments.value().unwrap_or(&empty), &report).await;
+    let elapsed = started.elapsed();
+    match &outcome {
+        Ok(output) if !output.is_error => {
+            info!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, "Tool execution successful");
+        }
+        Ok(_) => info!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, "the tool reported an error"),
+        Err(error) => {
+            tracing::warn!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, %error, "the tool call failed");
+        }
+    }
+    (index, outcome, elapsed)
+}
+
+fn log_end(model: &str, event: &ChatEvent, elapsed: Duration) {
+    match event {
+        ChatEvent::Finished { reason, usage, rounds } => info!(
+            model,
+            rounds,
+            input_tokens = usage.input,
+            output_tokens = usage.output,
+            finish_reason = reason.name(),
+            ?elapsed,
+            "turn finished"
+        ),
+        ChatEvent::Failed(error) => tracing::warn!(model, %error, ?elapsed, "turn failed"),
+        _ => debug!(model, "turn event"),
+    }
+}
+
+/// Turns that wait for a client to come back, by the ids of its calls; bounded in number and time.
+#[derive(Clone)]
+pub(crate) struct Resumes(moka::sync::Cache<String, Arc<Resume>>);
+
+impl Resumes {
+    pub(crate) fn new() -> Self {
+        let cache = moka::sync::Cache::builder()
+            .max_capacity(10_000)
+            .time_to_live(Duration::from_secs(3600))
+            .build();
+        Self(cache)
+    }
+
+    pub(crate) fn remember(&self, resume: Resume) {
+        let resume = Arc::new(resume);
+        for id in &resume.ids {
+            self.0.insert(id.clone(), resume.clone());
+        }
+    }
+
+    /// What is known about these ids.
+    pub(crate) fn find(&self, ids: impl Iterator<Item = String>) -> HashMap<String, Arc<Resume>> {
+        ids.filter_map(|id| self.0.get(&id).map(|resume| (id, resume))).collect()
+    }
+}

@@ -1,0 +1,164 @@
+//! What every request passes first: Host and Origin (a web page must not reach a local daemon), content type, size,
+//! and a request id.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use crate::reply;
+
+/// Largest request body, in bytes.
+pub(crate) const BODY_LIMIT: usize = 10 * 1024 * 1024;
+/// A whole request body.
+const BODY_WAIT: Duration = Duration::from_secs(30);
+
+/// Which hosts a request may be addressed to.
+#[derive(Debug, Clone)]
+pub(crate) struct Hosts {
+    /// The name or address given on the command line.
+    pub bound: String,
+    /// Whether other machines can reach the daemon at all.
+    pub loopback: bool,
+}
+
+impl Hosts {
+    /// A DNS name other than our own is how a web page reaches a local daemon (DNS rebinding); an address cannot be
+    /// rebound.
+    fn permits(&self, host: &str) -> bool {
+        let name = host_name(host);
+        if name.eq_ignore_ascii_case("localhost") || name.eq_ignore_ascii_case(&self.bound) {
+            return true;
+        }
+        match name.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || (!self.loopback && !address.is_unspecified()),
+            Err(_) => false,
+        }
+    }
+
+    fn permits_origin(&self, origin: &str) -> bool {
+        let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        rest.is_some_and(|host| !host.contains(['/', '?', '#', '@', '\\']) && self.permits(host))
+    }
+}
+
+/// The host without its port and brackets.
+fn host_name(host: &str) -> &str {
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split_once(']').map_or(rest, |(address, _)| address);
+    }
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+pub(crate) async fn guard(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
+    let id = uuid::Uuid::now_v7().simple().to_string();
+    let mut response = match refuse(&hosts, &request) {
+        Some(refusal) => refusal,
+        None => next.run(request).await,
+    };
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-request-id", id);
+    }
+    response
+}
+
+fn refuse(hosts: &Hosts, request: &Request) -> Option<Response> {
+    let headers = request.headers();
+    let answer = |status, what: &str| Some(reply::refusal(request.uri().path(), status, what));
+    let mut given = headers.get_all(header::HOST).iter();
+    let host = match (given.next(), given.next()) {
+        (Some(host), None) => host.to_str().unwrap_or_default(),
+        (None, _) => request.uri().host().unwrap_or_default(),
+        (Some(_), Some(_)) => return answer(StatusCode::BAD_REQUEST, "the request has more than one Host header"),
+    };
+    if host.is_empty() || host.contains(['/', '?', '#', '@', '\\', ' ']) {
+        return answer(StatusCode::BAD_REQUEST, "the Host header is missing or malformed");
+    }
+    if !hosts.permits(host) {
+        let what = format!(
+            "the Host `{host}` is not this daemon's: use localhost or 127.0.0.1, or start `lf serve --host NAME`"
+        );
+        return answer(StatusCode::FORBIDDEN, &what);
+    }
+    let origin = headers.get(header::ORIGIN)?;
+    if origin.to_str().is_ok_and(|origin| hosts.permits_origin(origin)) {
+        return None;
+    }
+    answer(StatusCode::FORBIDDEN, "requests from web pages of another origin are refused")
+}
+
+/// A JSON body: the declared type, the size and the time are checked before anything is read into values.
+///
+/// # Errors
+/// A whole response, in the shape of the route.
+pub(crate) async fn json_body(path: &str, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    if !(essence.eq_ignore_ascii_case("application/json") || essence.ends_with("+json")) {
+        let what = format!("the Content-Type is `{kind}`: send `Content-Type: application/json`");
+        return Err(reply::refusal(path, StatusCode::UNSUPPORTED_MEDIA_TYPE, &what));
+    }
+    match tokio::time::timeout(BODY_WAIT, to_bytes(body, BODY_LIMIT)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_too_large(&error) => {
+            let what = format!("the request body is larger than {BODY_LIMIT} bytes");
+            Err(reply::refusal(path, StatusCode::PAYLOAD_TOO_LARGE, &what))
+        }
+        Ok(Err(_)) => Err(reply::refusal(path, StatusCode::BAD_REQUEST, "the request body broke off")),
+        Err(_) => {
+            let what = format!("the request body did not arrive within {BODY_WAIT:?}");
+            Err(reply::refusal(path, StatusCode::REQUEST_TIMEOUT, &what))
+        }
+    }
+}
+
+fn is_too_large(error: &axum::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if inner.to_string().contains("length limit") {
+            return true;
+        }
+        source = inner.source();
+    }
+    false
+}
+
+pub(crate) async fn not_found(method: Method, request: Request) -> Response {
+    let path = request.uri().path();
+    reply::refusal(path, StatusCode::NOT_FOUND, &format!("there is no route `{method} {path}`")).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_names_and_addresses_are_hosts() {
+        let local = Hosts { bound: "127.0.0.1".to_owned(), loopback: true };
+        for host in ["localhost", "localhost:14345", "127.0.0.1:1", "[::1]:14345", "LOCALHOST"] {
+            assert!(local.permits(host), "{host}");
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example", "0.0.0.0:14345", "10.0.0.1", "localhost.evil"] {
+            assert!(!local.permits(host), "{host}");
+        }
+        let open = Hosts { bound: "farm.lan".to_owned(), loopback: false };
+        assert!(open.permits("farm.lan:14345") && open.permits("10.0.0.1:14345"));
+        assert!(!open.permits("other.lan"));
+    }
+
+    #[test]
+    fn an_origin_is_a_scheme_and_one_of_our_hosts() {
+        let local = Hosts { bound: "127.0.0.1".to_owned(), loopback: true };
+        assert!(local.permits_origin("http://localhost:3000"));
+        for origin in ["null", "file://", "https://evil.example", "http://localhost@evil.example"] {
+            assert!(!local.permits_origin(origin), "{origin}");
+        }
+    }
+}

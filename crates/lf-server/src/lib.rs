@@ -1,0 +1,23 @@
+//! The daemon: [`App`], the turn driver, and the HTTP routes. `lf chat` runs the same [`App`] without HTTP.
+
+mod app;
+
+mod template;
+
+mod chat;
+
+mod driver;
+
+mod guard;
+
+mod reply;
+
+mod routes;
+
+mod serve;
+
+pub mod view;
+
+pub use app::{App, Loader, Parts, Refusal};
+pub use lf_models::Timeouts;
+pub use serve::{BindError, Serve, bind, serve};

@@ -1,0 +1,43 @@
+//! Routes: HTTP in, the app's answers out.
+
+mod completions;
+mod manage;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::guard::{self, Hosts};
+
+/// What handlers share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub app: Arc<App>,
+    /// Cancelled when the grace of a drain has passed: streams end with an error event.
+    pub cut: CancellationToken,
+}
+
+pub(crate) fn router(app: Arc<App>, hosts: Hosts, cut: CancellationToken) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(completions::unscoped))
+        .route("/v1/models", get(manage::models))
+        .route("/v1/models/{*model}", get(manage::model))
+        .route("/v1/projects/{namespace}/{project}/chat/completions", post(completions::scoped))
+        .route("/v1/projects/{namespace}/{project}/models", get(manage::project_models))
+        .route("/v1/projects/{namespace}/{project}/mcp/servers", get(manage::servers))
+        .route("/v1/projects/{namespace}/{project}/tools", get(manage::tools))
+        .route("/v1/mcp/servers", get(manage::main_servers))
+        .route("/v1/tools", get(manage::main_tools))
+        .route("/api/mcp/execute", post(manage::execute))
+        .route("/health", get(manage::health))
+        .route("/health/liveness", get(manage::liveness))
+        .route("/health/readiness", get(manage::readiness))
+        .route("/info", get(manage::info))
+        .fallback(guard::not_found)
+        .layer(from_fn_with_state(hosts, guard::guard))
+        .with_state(Shared { app, cut })
+}

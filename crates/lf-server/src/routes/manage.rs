@@ -1,0 +1,240 @@
+//! What is there and how it is: models, MCP servers, tools, health.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use lf_core::{Project, ToolError, ToolRef, ToolSet, ToolSource as _};
+use lf_dialects::openai_chat;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::Shared;
+use crate::app::{App, Refusal};
+use crate::guard::json_body;
+use crate::{reply, view};
+
+/// `owned_by` of every model.
+const OWNER: &str = "llamafarm";
+
+pub(super) async fn models(State(shared): State<Shared>) -> Response {
+    let names = shared.app.model_names(None);
+    Json(openai_chat::models(names.iter().map(String::as_str), 0, OWNER)).into_response()
+}
+
+pub(super) async fn model(State(shared): State<Shared>, Path(model): Path<String>) -> Response {
+    match shared.app.find_model(None, Some(&model)) {
+        Ok(_) => Json(openai_chat::models([model.as_str()], 0, OWNER)["data"][0].take()).into_response(),
+        Err(refusal) => reply::chat_refusal(&refusal),
+    }
+}
+
+type Scope = Path<(String, String)>;
+
+pub(super) async fn project_models(State(shared): State<Shared>, Path((namespace, name)): Scope) -> Response {
+    let project = match shared.app.find_project(&namespace, &name) {
+        Ok(project) => project,
+        Err(refusal) => return reply::chat_refusal(&refusal),
+    };
+    let models: Vec<Value> = project
+        .models
+        .iter()
+        .map(|(name, model)| match model {
+            Ok(model) => json!({
+                "name": name,
+                "description": model.description,
+                "provider": model.provider.name(),
+                "model": model.model,
+                "base_url": model.base_url,
+                "mcp_servers": model.servers,
+                "default": project.default_model.as_ref() == Some(name),
+            }),
+            Err(disabled) => json!({"name": name, "error": disabled.reason}),
+        })
+        .collect();
+    let mut list = openai_chat::models(project.models.keys().map(String::as_str), 0, OWNER);
+    list["total"] = models.len().into();
+    list["models"] = models.into();
+    Json(list).into_response()
+}
+
+pub(super) async fn servers(State(shared): State<Shared>, Path((namespace, name)): Scope) -> Response {
+    match shared.app.find_project(&namespace, &name) {
+        Ok(project) => servers_of(&shared.app, &project),
+        Err(refusal) => reply::own_refusal(&refusal),
+    }
+}
+
+pub(super) async fn main_servers(State(shared): State<Shared>) -> Response {
+    match main_project(&shared.app) {
+        Ok(project) => servers_of(&shared.app, &project),
+        Err(refusal) => reply::own_refusal(&refusal),
+    }
+}
+
+fn servers_of(app: &App, project: &Project) -> Response {
+    let servers: Vec<Value> = app.servers_of(project).reports().iter().map(view::server).collect();
+    Json(json!({"total": servers.len(), "servers": servers})).into_response()
+}
+
+fn main_project(app: &App) -> Result<Arc<Project>, Refusal> {
+    app.project().cloned().ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
+}
+
+#[derive(Deserialize)]
+pub(super) struct OfModel {
+    model: Option<String>,
+}
+
+pub(super) async fn tools(
+    State(shared): State<Shared>,
+    Path((namespace, name)): Scope,
+    Query(of): Query<OfModel>,
+) -> Response {
+    match shared.app.find_project(&namespace, &name) {
+        Ok(project) => tools_of(&shared.app, &project, of.model.as_deref()).await,
+        Err(refusal) => reply::own_refusal(&refusal),
+    }
+}
+
+pub(super) async fn main_tools(State(shared): State<Shared>, Query(of): Query<OfModel>) -> Response {
+    match main_project(&shared.app) {
+        Ok(project) => tools_of(&shared.app, &project, of.model.as_deref()).await,
+        Err(refusal) => reply::own_refusal(&refusal),
+    }
+}
+
+async fn tools_of(app: &App, project: &Arc<Project>, model: Option<&str>) -> Response {
+    let (project, model) = match app.find_model(Some(project), model) {
+        Ok(found) => found,
+        Err(refusal) => return reply::own_refusal(&refusal),
+    };
+    let catalogue = app.tools_of(&project, &model).list(&model.servers).await;
+    let set = ToolSet::new(&catalogue, &model.tools, &[]);
+    let tools = view::tools(&set);
+    let down: Vec<Value> =
+        catalogue.down.iter().map(|down| json!({"server": down.server, "error": down.reason})).collect();
+    Json(json!({"model": model.name, "total": tools.len(), "tools": tools, "down": down})).into_response()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Execute {
+    server: String,
+    #[serde(alias = "name", alias = "tool_name")]
+    tool: String,
+    #[serde(default)]
+    arguments: Option<Map<String, Value>>,
+    /// `namespace/project`; else the project the daemon was started in.
+    project: Option<String>,
+}
+
+/// Runs one tool, as the design documents' clients do: `{server, tool, arguments}`.
+pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path();
+    let body = match json_body(path, &parts.headers, body).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let call: Execute = match serde_json::from_slice(&body) {
+        Ok(call) => call,
+        Err(error) => {
+            let what = format!("the body is not `{{\"server\", \"tool\", \"arguments\"}}`: {error}");
+            return reply::refusal(path, StatusCode::BAD_REQUEST, &what);
+        }
+    };
+    let project = match call.project.as_deref().map(|name| name.split_once('/')) {
+        None => main_project(&shared.app),
+        Some(Some((namespace, name))) => shared.app.find_project(namespace, name),
+        Some(None) => {
+            let what = "`project` must be `namespace/project`";
+            return reply::refusal(path, StatusCode::BAD_REQUEST, what);
+        }
+    };
+    let project = match project {
+        Ok(project) => project,
+        Err(refusal) => return reply::own_refusal(&refusal),
+    };
+    run(&shared.app, &project, call, path).await
+}
+
+async fn run(app: &App, project: &Project, call: Execute, path: &str) -> Response {
+    let Some(server) = project.servers.get(&call.server) else {
+        let known: Vec<&str> = project.servers.keys().map(String::as_str).collect();
+        let what =
+            format!("Server not found: `{}` is not in `mcp.servers`, which has: {}", call.server, known.join(", "));
+        return reply::refusal(path, StatusCode::NOT_FOUND, &what);
+    };
+    let tools = app.pool.tools([(call.server.clone(), server.clone())]);
+    let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
+    match tools.call(&tool, &call.arguments.unwrap_or_default(), &|_| {}).await {
+        Ok(output) => Json(view::output(&call.server, &call.tool, &output)).into_response(),
+        Err(error) => {
+            let status = match &error {
+                ToolError::UnknownTool { .. } => StatusCode::NOT_FOUND,
+                ToolError::Down { .. } => StatusCode::SERVICE_UNAVAILABLE,
+                ToolError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+                ToolError::Refused { code: -32602, .. } => StatusCode::BAD_REQUEST,
+                ToolError::Refused { .. } | ToolError::Lost { .. } | ToolError::TooLarge { .. } => {
+                    StatusCode::BAD_GATEWAY
+                }
+            };
+            reply::refusal(path, status, &error.to_string())
+        }
+    }
+}
+
+/// Worst state wins; a server that was never needed is neither up nor down.
+pub(super) async fn health(State(shared): State<Shared>) -> Response {
+    let mut components = vec![json!({"name": "server", "status": "healthy", "message": "running"})];
+    let mut status = "healthy";
+    if let Some(project) = shared.app.project() {
+        for server in shared.app.servers_of(project).reports() {
+            let error = server.last_error();
+            if error.is_some() {
+                status = "degraded";
+            }
+            components.push(json!({
+                "name": format!("mcp:{}", server.name),
+                "status": if error.is_some() { "degraded" } else { "healthy" },
+                "message": error.unwrap_or(server.state.name()),
+            }));
+        }
+    }
+    let summary: Vec<String> = components
+        .iter()
+        .map(|part| format!("{}={}", part["name"].as_str().unwrap_or(""), part["status"].as_str().unwrap_or("")))
+        .collect();
+    let timestamp = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    Json(json!({
+        "status": status,
+        "summary": summary.join(", "),
+        "components": components,
+        "seeds": [],
+        "timestamp": timestamp,
+    }))
+    .into_response()
+}
+
+pub(super) async fn liveness() -> Json<Value> {
+    Json(json!({"status": "alive"}))
+}
+
+/// Ready from the first accepted connection on: MCP servers and models are reached when they are needed.
+pub(super) async fn readiness() -> Json<Value> {
+    Json(json!({"status": "ready"}))
+}
+
+pub(super) async fn info(State(shared): State<Shared>) -> Json<Value> {
+    let project = shared.app.project().map(|project| format!("{}/{}", project.namespace, project.name));
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "data_directory": shared.app.data_dir().display().to_string(),
+        "project": project,
+    }))
+}

@@ -1,0 +1,129 @@
+//! The accept loop and the drain.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+use tracing::{debug, info, warn};
+
+use crate::app::App;
+use crate::guard::Hosts;
+use crate::routes::router;
+
+/// Connections at the same time; more wait to be accepted.
+const CONNECTIONS: usize = 4096;
+/// The request line and headers of one request.
+const HEADER_WAIT: Duration = Duration::from_secs(10);
+/// After accepting failed (no more file descriptors): accepting again at once would only spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// For streams to tell their end after they were cut.
+const CUT_WAIT: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Error)]
+pub enum BindError {
+    #[error("port {port} on {host} is in use")]
+    InUse { host: String, port: u16 },
+    #[error("cannot listen on {host} port {port}: {source}")]
+    Other { host: String, port: u16, source: io::Error },
+}
+
+/// Takes the port. Done before anything else starts, so that a second daemon fails at once and alone.
+///
+/// # Errors
+/// [`BindError`]
+pub async fn bind(host: &str, port: u16) -> Result<TcpListener, BindError> {
+    TcpListener::bind((host, port)).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse { host: host.to_owned(), port },
+        _ => BindError::Other { host: host.to_owned(), port, source },
+    })
+}
+
+/// How to serve.
+pub struct Serve {
+    /// As given on the command line: a Host header may name it.
+    pub host: String,
+    /// How long running answers may go on after `stop`.
+    pub grace: Duration,
+    /// First signal: stop accepting and drain.
+    pub stop: CancellationToken,
+    /// Second signal: now.
+    pub now: CancellationToken,
+}
+
+/// Serves until stopped, then drains: running answers may finish within the grace, then streams end with an error
+/// event; at last all MCP sessions close.
+pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
+    let loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let hosts = Hosts { bound: options.host, loopback };
+    let cut = CancellationToken::new();
+    let service = router(app.clone(), hosts, cut.clone());
+    let connections = TaskTracker::new();
+    let graceful = GracefulShutdown::new();
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_WAIT);
+    loop {
+        let accepted = tokio::select! {
+            () = options.stop.cancelled() => break,
+            accepted = accept(&listener, &room) => accepted,
+        };
+        let Some((stream, peer, permit)) = accepted else { continue };
+        let service = service.clone();
+        let handler = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+            service.clone().oneshot(request.map(Body::new))
+        });
+        let connection = graceful.watch(builder.serve_connection(TokioIo::new(stream), handler));
+        connections.spawn(async move {
+            if let Err(error) = connection.await {
+                debug!(%peer, %error, "connection ended");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    connections.close();
+    info!(open = connections.len(), grace = ?options.grace, "draining");
+    tokio::select! {
+        () = graceful.shutdown() => {}
+        () = tokio::time::sleep(options.grace) => warn!("the grace has passed; open answers are cut"),
+        () = options.now.cancelled() => {}
+    }
+    cut.cancel();
+    tokio::select! {
+        () = connections.wait() => {}
+        () = tokio::time::sleep(CUT_WAIT) => {}
+        () = options.now.cancelled() => {}
+    }
+    app.pool.shutdown().await;
+    info!("stopped");
+}
+
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> Option<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = room.clone().acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, peer)) => {
+            // a token is a small packet that somebody waits for
+            let _ = stream.set_nodelay(true);
+            Some((stream, peer, permit))
+        }
+        Err(error) => {
+            warn!(%error, "cannot accept connections");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}

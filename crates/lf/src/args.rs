@@ -1,0 +1,179 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Puts tools into the hands of language models: connects MCP servers, runs the whole tool loop, and serves it.
+#[derive(Debug, Parser)]
+#[command(name = "lf", version, propagate_version = true, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Common {
+    /// Where to look for llamafarm.yaml, upward to the repository root (default: the working directory)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// The project file itself
+    #[arg(long, global = true, value_name = "FILE", env = "LF_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// What is logged to stderr: error, warn, info, debug, trace, or a filter such as `lf_mcp=debug`
+    #[arg(long, global = true, value_name = "LEVEL", env = "LF_LOG")]
+    pub log: Option<String>,
+    /// Where sessions, stored projects and credentials live (default: ~/.llamafarm)
+    #[arg(long, global = true, value_name = "DIR", env = "LF_DATA_DIR", hide = true)]
+    pub data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Ask a model, with its tools (without a message: interactive)
+    Chat(Chat),
+    /// Serve the project to any client: OpenAI SDKs at /v1
+    Serve(Serve),
+    /// Write a first llamafarm.yaml
+    Init(Init),
+    /// Show, check and begin configurations
+    #[command(subcommand)]
+    Config(Config),
+    /// The models of the project
+    #[command(subcommand)]
+    Models(Models),
+    /// The MCP servers of the project
+    #[command(subcommand)]
+    Mcp(Mcp),
+    /// Serve a directory's files read-only, as an MCP server on stdin and stdout
+    Files(Files),
+    /// Write completions for a shell
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Chat {
+    /// The message, after `namespace/project` when another project than this directory's is meant; `-` reads stdin
+    #[arg(value_name = "[NS/PROJECT] MESSAGE", num_args = 0..=2)]
+    pub words: Vec<String>,
+    /// A model of the project (default: its default model)
+    #[arg(long, short)]
+    pub model: Option<String>,
+    /// Read the message from a file (`-`: stdin)
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// One JSON document instead of text
+    #[arg(long, conflicts_with = "events")]
+    pub json: bool,
+    /// Every event of the turn as a line of JSON
+    #[arg(long)]
+    pub events: bool,
+    /// A value for `{{NAME}}` in prompts; may be repeated
+    #[arg(long = "var", value_name = "NAME=VALUE")]
+    pub variables: Vec<String>,
+    /// Ask a running daemon instead of running the engine in this process
+    #[arg(long, value_name = "URL", env = "LF_SERVER")]
+    pub server: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The address to listen on; a name other than localhost is also accepted as Host
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    /// The port; 0 takes a free one
+    #[arg(long, short, default_value_t = 14345)]
+    pub port: u16,
+    /// How long running answers may go on after the first signal, such as 30s
+    #[arg(long, default_value = "30s", value_parser = duration)]
+    pub grace: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// The directory (default: the working directory)
+    pub path: Option<PathBuf>,
+    #[arg(long, default_value = "default")]
+    pub namespace: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// The configuration as it is understood, variables filled in, secrets masked
+    Show {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Everything that is wrong with the file; starts nothing
+    Validate {
+        #[arg(long)]
+        json: bool,
+    },
+    /// The JSON Schema of llamafarm.yaml, for editors
+    Schema,
+    /// Write a first llamafarm.yaml (the same as `lf init`)
+    Init(Init),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Models {
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Mcp {
+    /// Every server with its state: connects to each
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// The tools of a server, or of all
+    Tools {
+        server: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run one tool
+    Call {
+        server: String,
+        tool: String,
+        /// A JSON object
+        #[arg(default_value = "{}")]
+        arguments: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Like `list`, and exits 1 when a server is down
+    Health {
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Files {
+    /// The directory; nothing outside it can be read
+    pub directory: PathBuf,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    let number: f64 = digits.parse().map_err(|_| format!("`{text}` is not a duration such as 30s, 5m or 500ms"))?;
+    let seconds = match &text[digits.len()..] {
+        "ms" => number / 1000.0,
+        "" | "s" => number,
+        "m" => number * 60.0,
+        "h" => number * 3600.0,
+        unit => return Err(format!("`{unit}` is not a unit of time: ms, s, m or h")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}

@@ -1,0 +1,207 @@
+//! `lf chat`: one question, or a conversation.
+
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use lf_core::message::Prose;
+use lf_core::model::ChatRequest;
+use lf_core::{ChatEvent, Message, Project};
+use lf_server::App;
+use serde_json::{Map, Value};
+
+use crate::args;
+use crate::exit::{Exit, Trouble};
+use crate::signals::Signals;
+use crate::transcript::{Terminal, Transcript, event_json, variables};
+
+/// Largest message that is read from a file or stdin, in bytes.
+const INPUT_LIMIT: u64 = 4 * 1024 * 1024;
+
+#[derive(Clone, Copy)]
+enum View {
+    Text,
+    Json,
+    Events,
+}
+
+/// What the words on the command line mean.
+pub(crate) struct Question {
+    /// `namespace/project`.
+    pub project: Option<String>,
+    /// `None`: a conversation.
+    pub text: Option<String>,
+}
+
+impl Question {
+    pub(crate) fn of(chat: &args::Chat) -> Result<Self, Trouble> {
+        let (project, word) = match &chat.words[..] {
+            [] => (None, None),
+            [only] if chat.file.is_some() && is_project(only) => (Some(only.clone()), None),
+            [text] => (None, Some(text.clone())),
+            [project, text] if is_project(project) => (Some(project.clone()), Some(text.clone())),
+            words => {
+                let hint = "put the message in quotes: lf chat \"what is in notes.txt\"";
+                return Err(Trouble::usage(format!("the message is more than one word: {}", words.join(" "))).hint(hint));
+            }
+        };
+        let text = match (&chat.file, word) {
+            (Some(_), Some(_)) => return Err(Trouble::usage("a message and `--file` are both given".to_owned())),
+            (Some(path), None) if path.as_os_str() == "-" => Some(read(std::io::stdin(), "stdin")?),
+            (Some(path), None) => {
+                let file = std::fs::File::open(path)
+                    .map_err(|error| Trouble::usage(format!("cannot read {}: {error}", path.display())))?;
+                Some(read(file, &path.display().to_string())?)
+            }
+            (None, Some(word)) if word == "-" => Some(read(std::io::stdin(), "stdin")?),
+            (None, None) if !std::io::stdin().is_terminal() => Some(read(std::io::stdin(), "stdin")?),
+            (None, word) => word,
+        };
+        if text.as_deref().is_some_and(|text| text.trim().is_empty()) {
+            return Err(Trouble::usage("the message is empty".to_owned()));
+        }
+        Ok(Self { project, text })
+    }
+}
+
+fn is_project(word: &str) -> bool {
+    let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    word.split_once('/').is_some_and(|(namespace, project)| plain(namespace) && plain(project))
+}
+
+fn read(input: impl std::io::Read, name: &str) -> Result<String, Trouble> {
+    let mut text = String::new();
+    input
+        .take(INPUT_LIMIT + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| Trouble::usage(format!("cannot read {name}: {error}")))?;
+    if text.len() as u64 > INPUT_LIMIT {
+        return Err(Trouble::usage(format!("{name} is larger than {INPUT_LIMIT} bytes")));
+    }
+    Ok(text)
+}
+
+/// Runs the chat in this process.
+pub(crate) async fn run(
+    app: &App,
+    scope: Option<Arc<Project>>,
+    chat: &args::Chat,
+    question: Question,
+    signals: &mut Signals,
+) -> Result<Exit, Trouble> {
+    let view = match (chat.json, chat.events) {
+        (true, _) => View::Json,
+        (_, true) => View::Events,
+        _ => View::Text,
+    };
+    let variables = variables(&chat.variables).map_err(Trouble::usage)?;
+    let mut conversation = Conversation { app, scope, model: chat.model.clone(), variables, messages: Vec::new() };
+    match question.text {
+        Some(text) => conversation.ask(text, view, signals).await,
+        None => conversation.go_on(view, signals).await,
+    }
+}
+
+struct Conversation<'a> {
+    app: &'a App,
+    scope: Option<Arc<Project>>,
+    model: Option<String>,
+    variables: Map<String, Value>,
+    messages: Vec<Message>,
+}
+
+impl Conversation<'_> {
+    /// One turn. What it added to the conversation is kept.
+    async fn ask(&mut self, text: String, view: View, signals: &mut Signals) -> Result<Exit, Trouble> {
+        self.messages.push(Message::User(Prose { content: text.into(), rest: Map::new() }));
+        let request = ChatRequest {
+            model: self.model.clone(),
+            messages: self.messages.clone(),
+            variables: self.variables.clone(),
+            stream: true,
+            ..ChatRequest::default()
+        };
+        let events = tokio::select! {
+            events = self.app.chat(self.scope.as_ref(), request) => events.map_err(|refusal| Trouble::failure(refusal.to_string()))?,
+            () = signals.next() => return Ok(Exit::Failure),
+        };
+        let mut events = Box::pin(events);
+        let mut transcript = Transcript::default();
+        let mut terminal = Terminal::new();
+        let mut stopped = false;
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = signals.next() => {
+                    stopped = true;
+                    None
+                }
+            };
+            let Some(event) = event else { break };
+            transcript.push(&event);
+            match view {
+                View::Text => terminal.show(&event),
+                View::Events => print_line(&event_json(&event)),
+                View::Json => {
+                    if let ChatEvent::Notice(_) = event {
+                        terminal.show(&event);
+                    }
+                }
+            }
+        }
+        // dropping the stream cancels the model's request and the running tools
+        drop(events);
+        terminal.end();
+        if stopped {
+            let _ = writeln!(anstream::stderr(), "stopped");
+        }
+        if let View::Json = view {
+            print_line(&transcript.document());
+        }
+        let failed = stopped || transcript.failure.is_some();
+        if !stopped {
+            self.messages.append(&mut transcript.messages);
+        }
+        Ok(if failed { Exit::Failure } else { Exit::Success })
+    }
+
+    async fn go_on(&mut self, view: View, signals: &mut Signals) -> Result<Exit, Trouble> {
+        let model = self.model.as_deref().unwrap_or("the default model");
+        let _ = writeln!(anstream::stderr(), "lf chat with {model}. /clear starts anew, /exit or ctrl-d leaves.");
+        let mut editor = rustyline::DefaultEditor::new()
+            .map_err(|error| Trouble::failure(format!("the terminal cannot be used: {error}")))?;
+        loop {
+            let read = tokio::task::spawn_blocking(move || {
+                let line = editor.readline("> ");
+                (editor, line)
+            });
+            let line = read.await.map_err(|error| Trouble::failure(format!("the line editor failed: {error}")))?;
+            editor = line.0;
+            let line = match line.1 {
+                Ok(line) => line,
+                Err(rustyline::error::ReadlineError::Interrupted | rustyline::error::ReadlineError::Eof) => {
+                    return Ok(Exit::Success);
+                }
+                Err(error) => return Err(Trouble::failure(format!("cannot read the terminal: {error}"))),
+            };
+            match line.trim() {
+                "" => {}
+                "/exit" | "/quit" | "exit" | "quit" => return Ok(Exit::Success),
+                "/clear" | "clear" => self.messages.clear(),
+                "/help" | "help" => {
+                    let _ = writeln!(anstream::stderr(), "/clear  start anew\n/exit   leave\nctrl-c  stop the answer");
+                }
+                text => {
+                    let _ = editor.add_history_entry(text);
+                    if let Err(trouble) = self.ask(text.to_owned(), view, signals).await {
+                        trouble.print();
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn print_line(value: &Value) {
+    let _ = writeln!(anstream::stdout(), "{value}");
+}

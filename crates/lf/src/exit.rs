@@ -1,0 +1,73 @@
+//! How the program ends, and what it says when something is wrong.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Success,
+    Failure,
+    /// Wrong usage or configuration.
+    Usage,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl Exit {
+    pub(crate) fn status(self) -> i32 {
+        self as i32
+    }
+}
+
+/// Something a person has to be told before the program ends.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    exit: Exit,
+    /// Rendered diagnostics are shown as they are.
+    rendered: bool,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Trouble {
+    pub(crate) fn failure(message: String) -> Self {
+        Self { exit: Exit::Failure, rendered: false, message, hint: None }
+    }
+
+    pub(crate) fn usage(message: String) -> Self {
+        Self { exit: Exit::Usage, rendered: false, message, hint: None }
+    }
+
+    /// Diagnostics that are already in their final form.
+    pub(crate) fn diagnostics(rendered: String) -> Self {
+        Self { exit: Exit::Usage, rendered: true, message: rendered, hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    pub(crate) fn print(&self) {
+        let red: Style = AnsiColor::Red.on_default().bold();
+        let cyan: Style = AnsiColor::Cyan.on_default();
+        let mut err = anstream::stderr().lock();
+        let _ = match self.rendered {
+            true => writeln!(err, "{}", self.message.trim_end()),
+            false => writeln!(err, "{red}error{red:#}: {}", self.message),
+        };
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(err, "{cyan}hint{cyan:#}: {hint}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Log lines: `time LEVEL message [target] field=value …`, on stderr.
+
+use std::fmt::{self, Write as _};
+use std::io::IsTerminal as _;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Starts logging at `level`; rmcp logs whole payloads at INFO and is kept to warnings.
+pub(crate) fn start(level: &str) -> Result<(), String> {
+    let filter = if level.contains(['=', ',']) { level.to_owned() } else { format!("{level},rmcp=warn,hyper=warn") };
+    let filter = EnvFilter::try_new(&filter).map_err(|error| format!("`--log {level}`: {error}"))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .event_format(Line)
+        .init();
+    Ok(())
+}
+
+struct Line;
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        SystemTime.format_time(&mut writer)?;
+        let meta = event.metadata();
+        writeln!(writer, " {:>5} {} [{}]{}", meta.level(), fields.message, meta.target(), fields.rest)
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    rest: String,
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = printable(&format!("{value:?}"));
+        let _ = match field.name() {
+            "message" => write!(self.message, "{text}"),
+            name => write!(self.rest, " {name}={text}"),
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let text = printable(value);
+        let _ = match field.name() {
+            "message" => write!(self.message, "{text}"),
+            name => write!(self.rest, " {name}={text}"),
+        };
+    }
+}
+
+/// Control characters could rewrite the terminal or forge a line.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,230 @@
+//! The program: arguments, terminal, signals, exit status. Everything else is in the crates below.
+
+mod args;
+
+mod chat;
+
+mod exit;
+
+mod log;
+
+mod mcp;
+
+mod project;
+
+mod serve;
+
+mod signals;
+
+mod transcript;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{CommandFactory as _, Parser as _};
+use lf_core::Project;
+use lf_mcp::{PoolOptions, SessionPool};
+use lf_server::{App, Parts};
+
+use crate::args::{Cli, Command, Common, Config, Init, Models};
+use crate::exit::{Exit, Trouble};
+use crate::signals::Signals;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // the one TLS provider of the process; a second installation cannot happen here
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let default_level = if matches!(cli.command, Command::Serve(_)) { "info" } else { "error" };
+    let outcome = log::start(cli.common.log.as_deref().unwrap_or(default_level))
+        .map_err(Trouble::usage)
+        .and_then(|()| run(&cli));
+    let exit = outcome.unwrap_or_else(|trouble| {
+        trouble.print();
+        trouble.exit()
+    });
+    // whatever the sessions could not take down themselves
+    lf_mcp::kill_all();
+    exit.into()
+}
+
+fn run(cli: &Cli) -> Result<Exit, Trouble> {
+    match &cli.command {
+        Command::Init(init) | Command::Config(Config::Init(init)) => begin(&cli.common, init),
+        Command::Config(command) => config(&cli.common, command),
+        Command::Models(Models::List { json }) => models(&cli.common, *json),
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Cli::command(), "lf", &mut std::io::stdout());
+            Ok(Exit::Success)
+        }
+        Command::Files(_) | Command::Chat(_) | Command::Serve(_) | Command::Mcp(_) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(8)))
+                .enable_all()
+                .build()
+                .map_err(|error| Trouble::failure(format!("the runtime cannot start: {error}")))?;
+            let exit = runtime.block_on(run_async(cli));
+            // a thread may still wait for the terminal
+            runtime.shutdown_background();
+            exit
+        }
+    }
+}
+
+async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
+    let common = &cli.common;
+    match &cli.command {
+        Command::Files(files) => lf_mcp::serve_files(&files.directory)
+            .await
+            .map(|()| Exit::Success)
+            .map_err(|error| Trouble::usage(error.to_string())),
+        Command::Serve(options) => serve::run(common, options).await,
+        Command::Mcp(command) => {
+            let project = project::load_telling(common)?.project;
+            let app = app(common, Some(project.clone()))?;
+            let mut signals = Signals::new()?;
+            let outcome = tokio::select! {
+                outcome = mcp::run(&app, &project, command) => outcome,
+                () = signals.next() => Ok(Exit::Failure),
+            };
+            close(&app, &mut signals).await;
+            outcome
+        }
+        Command::Chat(options) => {
+            let question = chat::Question::of(options)?;
+            let scope = question.project.clone();
+            let app = match &scope {
+                // another project than this directory's: no file is needed here
+                Some(_) => app(common, project::load(common).ok().map(|loaded| loaded.project))?,
+                None => app(common, Some(project::load_telling(common)?.project))?,
+            };
+            let scope = match scope.as_deref().and_then(|name| name.split_once('/')) {
+                Some((namespace, name)) => {
+                    Some(app.find_project(namespace, name).map_err(|refusal| Trouble::usage(refusal.to_string()))?)
+                }
+                None => app.project().cloned(),
+            };
+            let mut signals = Signals::new()?;
+            let outcome = chat::run(&app, scope, options, question, &mut signals).await;
+            close(&app, &mut signals).await;
+            outcome
+        }
+        _ => Ok(Exit::Success),
+    }
+}
+
+/// Takes the sessions down; another signal leaves at once.
+async fn close(app: &App, signals: &mut Signals) {
+    tokio::select! {
+        () = app.pool().shutdown() => {}
+        () = signals.next() => {
+            lf_mcp::kill_all();
+            std::process::exit(Exit::Failure.status());
+        }
+    }
+}
+
+/// The engine for this project.
+fn app(common: &Common, project: Option<Project>) -> Result<Arc<App>, Trouble> {
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("lf"));
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let parts = Parts {
+        project,
+        data_dir: project::data_dir(common),
+        loader: project::loader(),
+        pool: SessionPool::new(PoolOptions::new(environment, program)),
+        timeouts: lf_server::Timeouts::default(),
+    };
+    App::new(parts).map(Arc::new).map_err(|error| Trouble::failure(error.to_string()))
+}
+
+fn config(common: &Common, command: &Config) -> Result<Exit, Trouble> {
+    match command {
+        Config::Show { json } => {
+            let loaded = project::load_telling(common)?;
+            if *json {
+                anstream::println!("{:#}", lf_config::show_value(&loaded));
+            } else {
+                anstream::print!("{}", lf_config::show(&loaded));
+            }
+        }
+        Config::Validate { json } => {
+            let loaded = project::load_telling(common)?;
+            let project = &loaded.project;
+            let path = loaded.source.path.display();
+            if *json {
+                let report = serde_json::json!({
+                    "valid": true,
+                    "file": path.to_string(),
+                    "warnings": loaded.diagnostics.len(),
+                    "servers": project.servers.len(),
+                    "models": project.models.len(),
+                });
+                chat::print_line(&report);
+            } else {
+                let (servers, models) = (project.servers.len(), project.models.len());
+                anstream::println!("{path}: valid; {servers} MCP server(s), {models} model(s)");
+            }
+        }
+        Config::Schema => anstream::println!("{:#}", lf_config::schema()),
+        Config::Init(init) => return begin(common, init),
+    }
+    Ok(Exit::Success)
+}
+
+fn begin(common: &Common, init: &Init) -> Result<Exit, Trouble> {
+    let directory = project::directory(common)?.join(init.path.clone().unwrap_or_default());
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| Trouble::failure(format!("cannot make {}: {error}", directory.display())))?;
+    if let Some(found) = lf_config::FILE_NAMES.iter().map(|name| directory.join(name)).find(|path| path.exists()) {
+        return Err(Trouble::failure(format!("{} exists already", found.display()))
+            .hint("edit it, or name another directory: lf init DIR"));
+    }
+    let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let text = lf_config::init(&name, &init.namespace);
+    let schema = format!("{:#}\n", lf_config::schema());
+    for (name, text) in [(lf_config::SCHEMA_FILE, &schema), (lf_config::FILE_NAMES[0], &text)] {
+        let path = directory.join(name);
+        std::fs::write(&path, text)
+            .map_err(|error| Trouble::failure(format!("cannot write {}: {error}", path.display())))?;
+        anstream::println!("wrote {}", path.display());
+    }
+    anstream::eprintln!("try: lf chat \"list the files\"");
+    Ok(Exit::Success)
+}
+
+fn models(common: &Common, json: bool) -> Result<Exit, Trouble> {
+    let project = project::load_telling(common)?.project;
+    if json {
+        let models: Vec<serde_json::Value> = project
+            .models
+            .iter()
+            .map(|(name, model)| match model {
+                Ok(model) => serde_json::json!({
+                    "name": name,
+                    "provider": model.provider.name(),
+                    "model": model.model,
+                    "base_url": model.base_url,
+                    "mcp_servers": model.servers,
+                    "default": project.default_model.as_ref() == Some(name),
+                }),
+                Err(disabled) => serde_json::json!({"name": name, "error": disabled.reason}),
+            })
+            .collect();
+        chat::print_line(&serde_json::json!({"models": models, "total": models.len()}));
+        return Ok(Exit::Success);
+    }
+    for (name, model) in &project.models {
+        let mark = if project.default_model.as_ref() == Some(name) { "*" } else { " " };
+        match model {
+            Ok(model) => {
+                let servers = if model.servers.is_empty() { "no MCP servers".to_owned() } else { model.servers.join(", ") };
+                anstream::println!("{mark} {name}  {} {}  [{servers}]", model.provider.name(), model.model);
+            }
+            Err(disabled) => anstream::println!("{mark} {name}  cannot be used: {}", disabled.reason),
+        }
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,85 @@
+//! Finding and reading the project, with the environment that only the program knows.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use lf_config::{LoadError, Loaded, Style};
+
+use crate::args::Common;
+use crate::exit::Trouble;
+
+/// Reads the project that the options mean.
+pub(crate) fn load(common: &Common) -> Result<Loaded, Trouble> {
+    let path = path(common)?;
+    lf_config::load(&path, variable).map_err(|error| trouble(&error))
+}
+
+/// Like [`load`], and tells warnings.
+pub(crate) fn load_telling(common: &Common) -> Result<Loaded, Trouble> {
+    let loaded = load(common)?;
+    tell_warnings(&loaded);
+    Ok(loaded)
+}
+
+pub(crate) fn tell_warnings(loaded: &Loaded) {
+    let rendered = loaded.render_diagnostics(style());
+    if !rendered.trim().is_empty() {
+        anstream::eprintln!("{}", rendered.trim_end());
+    }
+}
+
+/// The file that the options mean.
+pub(crate) fn path(common: &Common) -> Result<PathBuf, Trouble> {
+    match &common.config {
+        Some(path) => Ok(path.clone()),
+        None => lf_config::find(&directory(common)?).map_err(|error| trouble(&error)),
+    }
+}
+
+/// Where relative paths of the command line start.
+pub(crate) fn directory(common: &Common) -> Result<PathBuf, Trouble> {
+    let given = common.cwd.clone().unwrap_or_else(|| PathBuf::from("."));
+    given
+        .canonicalize()
+        .map_err(|error| Trouble::usage(format!("the directory {} cannot be used: {error}", given.display())))
+}
+
+pub(crate) fn data_dir(common: &Common) -> PathBuf {
+    common.data_dir.clone().unwrap_or_else(|| {
+        let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
+        home.join(".llamafarm")
+    })
+}
+
+/// Reads a stored project for the daemon.
+pub(crate) fn loader() -> lf_server::Loader {
+    Box::new(|path: &Path| match lf_config::load(path, variable) {
+        Ok(loaded) => Ok(loaded.project),
+        Err(error) => Err(plain(&error)),
+    })
+}
+
+fn plain(error: &LoadError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+pub(crate) fn style() -> Style {
+    if std::io::stderr().is_terminal() { Style::Colour } else { Style::Plain }
+}
+
+fn trouble(error: &LoadError) -> Trouble {
+    match error {
+        LoadError::Rejected(rejected) => Trouble::diagnostics(rejected.render(style())),
+        LoadError::NotFound { .. } => {
+            Trouble::usage(plain(error)).hint("`lf init` writes one; `--config FILE` and `--cwd DIR` name another place")
+        }
+        _ => Trouble::usage(plain(error)),
+    }
+}

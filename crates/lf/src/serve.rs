@@ -1,0 +1,50 @@
+//! `lf serve`.
+
+use lf_server::{BindError, Serve, bind, serve};
+use tokio_util::sync::CancellationToken;
+
+use crate::args;
+use crate::exit::{Exit, Trouble};
+use crate::project;
+use crate::signals::Signals;
+
+pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<Exit, Trouble> {
+    let mut signals = Signals::new()?;
+    // the port first: a second daemon fails at once, before it has started anything
+    let listener = bind(&options.host, options.port).await.map_err(port_trouble)?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Trouble::failure(format!("the listening socket has no address: {error}")))?;
+    let project = project::load_telling(common)?.project;
+    let app = crate::app(common, Some(project))?;
+    anstream::eprintln!("listening on http://{address}");
+    let (stop, now) = (CancellationToken::new(), CancellationToken::new());
+    let serving = serve(
+        app,
+        listener,
+        Serve { host: options.host.clone(), grace: options.grace, stop: stop.clone(), now: now.clone() },
+    );
+    tokio::pin!(serving);
+    tokio::select! {
+        () = &mut serving => {}
+        () = signals.next() => stop.cancel(),
+    }
+    tokio::select! {
+        () = &mut serving => {}
+        () = signals.next() => {
+            now.cancel();
+            lf_mcp::kill_all();
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn port_trouble(error: BindError) -> Trouble {
+    let trouble = Trouble::failure(error.to_string());
+    match error {
+        BindError::InUse { .. } => {
+            trouble.hint("another lf may be running; `lf serve --port N` takes another port, `--port 0` a free one")
+        }
+        BindError::Other { .. } => trouble.hint("`--host` names an address of this machine"),
+    }
+}

@@ -1,0 +1,234 @@
+//! Views of a turn's events for the terminal and for programs.
+
+use std::io::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use lf_core::{AssistantMessage, ChatEvent, Content, Message, ToolResult, Usage};
+use serde_json::{Map, Value, json};
+
+use crate::log::printable;
+
+/// What a turn added to the conversation, folded from its events.
+#[derive(Default)]
+pub(crate) struct Transcript {
+    pub messages: Vec<Message>,
+    pub text: String,
+    pub tools: Vec<Value>,
+    pub client_calls: Vec<Value>,
+    pub end: Option<Value>,
+    pub failure: Option<String>,
+    pub notices: Vec<String>,
+    model: String,
+}
+
+impl Transcript {
+    pub(crate) fn push(&mut self, event: &ChatEvent) {
+        match event {
+            ChatEvent::Started { model, .. } => self.model.clone_from(model),
+            ChatEvent::Text(text) => {
+                self.text.push_str(text);
+                match &mut self.saying().content {
+                    Content::Text(said) => said.push_str(text),
+                    Content::Parts(_) => {}
+                }
+            }
+            ChatEvent::CallStarted { call, .. } => self.saying().calls.push(call.clone()),
+            ChatEvent::CallFinished { result, elapsed } => {
+                self.tools.push(json!({
+                    "name": result.name,
+                    "call_id": result.call_id,
+                    "is_error": result.is_error,
+                    "elapsed_ms": u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+                    "result": result.content.text(),
+                }));
+                self.messages.push(Message::Tool(result.clone()));
+            }
+            ChatEvent::ClientCalls(calls) => {
+                for call in calls {
+                    let arguments = call.arguments.value().cloned().unwrap_or_default();
+                    self.client_calls.push(json!({"id": call.id, "name": call.name, "arguments": arguments}));
+                }
+            }
+            ChatEvent::Notice(text) => self.notices.push(text.clone()),
+            ChatEvent::Finished { reason, usage, rounds } => {
+                self.end = Some(json!({"finish_reason": reason.name(), "usage": usage_json(usage), "rounds": rounds}));
+            }
+            ChatEvent::Failed(error) => self.failure = Some(error.to_string()),
+            ChatEvent::Reasoning(_) | ChatEvent::CallProgress { .. } => {}
+        }
+    }
+
+    /// The assistant message that is being said: a new one after results.
+    fn saying(&mut self) -> &mut AssistantMessage {
+        if !matches!(self.messages.last(), Some(Message::Assistant(_))) {
+            self.messages.push(Message::Assistant(AssistantMessage::default()));
+        }
+        match self.messages.last_mut() {
+            Some(Message::Assistant(message)) => message,
+            _ => unreachable!("an assistant message was just pushed"),
+        }
+    }
+
+    /// The turn as one JSON document.
+    pub(crate) fn document(&self) -> Value {
+        let mut document = json!({
+            "model": self.model,
+            "answer": self.text,
+            "tools": self.tools,
+        });
+        if !self.client_calls.is_empty() {
+            document["tool_calls"] = self.client_calls.clone().into();
+        }
+        if !self.notices.is_empty() {
+            document["notices"] = json!(self.notices);
+        }
+        if let Some(Value::Object(end)) = &self.end {
+            for (key, value) in end {
+                document[key] = value.clone();
+            }
+        }
+        if let Some(failure) = &self.failure {
+            document["error"] = json!(failure);
+        }
+        document
+    }
+}
+
+fn usage_json(usage: &Usage) -> Value {
+    json!({"input_tokens": usage.input, "output_tokens": usage.output, "cached_tokens": usage.cached})
+}
+
+/// One event as a line of JSON.
+pub(crate) fn event_json(event: &ChatEvent) -> Value {
+    match event {
+        ChatEvent::Started { turn, model } => json!({"event": "started", "turn": turn, "model": model}),
+        ChatEvent::Text(text) => json!({"event": "text", "text": text}),
+        ChatEvent::Reasoning(text) => json!({"event": "reasoning", "text": text}),
+        ChatEvent::CallStarted { call, tool } => json!({
+            "event": "tool_call",
+            "call_id": call.id,
+            "name": call.name,
+            "server": tool.as_ref().map(|tool| &*tool.server),
+            "tool": tool.as_ref().map(|tool| &*tool.name),
+            "arguments": call.arguments.value().map_or_else(|_| call.arguments.raw().into(), |map| Value::Object(map.clone())),
+        }),
+        ChatEvent::CallProgress { call_id, progress } => json!({
+            "event": "tool_progress",
+            "call_id": call_id,
+            "progress": progress.progress,
+            "total": progress.total,
+            "message": progress.message,
+        }),
+        ChatEvent::CallFinished { result, elapsed } => json!({
+            "event": "tool_result",
+            "call_id": result.call_id,
+            "name": result.name,
+            "is_error": result.is_error,
+            "result": result_json(result),
+            "elapsed_ms": u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+        }),
+        ChatEvent::ClientCalls(calls) => json!({
+            "event": "client_tool_calls",
+            "calls": calls.iter().map(|call| json!({"id": call.id, "name": call.name, "arguments": call.arguments.raw()})).collect::<Vec<_>>(),
+        }),
+        ChatEvent::Notice(text) => json!({"event": "notice", "text": text}),
+        ChatEvent::Finished { reason, usage, rounds } => json!({
+            "event": "finished",
+            "finish_reason": reason.name(),
+            "usage": usage_json(usage),
+            "rounds": rounds,
+        }),
+        ChatEvent::Failed(error) => json!({"event": "failed", "error": error.to_string()}),
+    }
+}
+
+fn result_json(result: &ToolResult) -> Value {
+    result.content.text().into()
+}
+
+/// Text on stdout is the answer and nothing else; everything else goes to stderr.
+pub(crate) struct Terminal {
+    ends_with_newline: bool,
+    wrote: bool,
+}
+
+const DIM: Style = Style::new().dimmed();
+const RED: Style = AnsiColor::Red.on_default();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
+
+impl Terminal {
+    pub(crate) fn new() -> Self {
+        Self { ends_with_newline: true, wrote: false }
+    }
+
+    pub(crate) fn show(&mut self, event: &ChatEvent) {
+        match event {
+            ChatEvent::Text(text) => {
+                let mut out = anstream::stdout().lock();
+                // a reader that has gone away is no reason to stop the turn's clean-up
+                let _ = out.write_all(text.as_bytes());
+                let _ = out.flush();
+                self.wrote = true;
+                self.ends_with_newline = text.ends_with('\n');
+            }
+            ChatEvent::CallStarted { call, .. } => {
+                let arguments = shortened(&printable(call.arguments.raw()), 120);
+                self.status(DIM, &format!("→ {} {arguments}", printable(&call.name)));
+            }
+            ChatEvent::CallProgress { progress, .. } => {
+                let of = progress.total.map_or_else(String::new, |total| format!("/{total}"));
+                let message = progress.message.as_deref().map(printable).unwrap_or_default();
+                self.status(DIM, &format!("  … {}{of} {message}", progress.progress));
+            }
+            ChatEvent::CallFinished { result, elapsed } => {
+                let name = result.name.as_deref().map(printable).unwrap_or_default();
+                let text = printable(&shortened(&result.content.text().replace('\n', " "), 120));
+                if result.is_error {
+                    self.status(RED, &format!("✗ {name} ({elapsed:.1?}): {text}"));
+                } else {
+                    self.status(DIM, &format!("✓ {name} ({elapsed:.1?})"));
+                }
+            }
+            ChatEvent::ClientCalls(calls) => {
+                for call in calls {
+                    let arguments = printable(call.arguments.raw());
+                    let what = format!("the model calls `{}` with {arguments}; only a client can run it", call.name);
+                    self.status(YELLOW, &what);
+                }
+            }
+            ChatEvent::Notice(text) => self.status(YELLOW, &format!("warning: {}", printable(text))),
+            ChatEvent::Failed(error) => self.status(RED, &format!("error: {}", printable(&error.to_string()))),
+            ChatEvent::Started { .. } | ChatEvent::Reasoning(_) | ChatEvent::Finished { .. } => {}
+        }
+    }
+
+    /// Ends the answer with a newline.
+    pub(crate) fn end(&mut self) {
+        if self.wrote && !self.ends_with_newline {
+            let _ = writeln!(anstream::stdout());
+        }
+        self.ends_with_newline = true;
+    }
+
+    fn status(&mut self, style: Style, text: &str) {
+        self.end();
+        let _ = writeln!(anstream::stderr(), "{style}{text}{style:#}");
+    }
+}
+
+fn shortened(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(limit)])
+}
+
+/// `NAME=VALUE` pairs as template variables.
+pub(crate) fn variables(pairs: &[String]) -> Result<Map<String, Value>, String> {
+    let pair = |pair: &String| {
+        let (name, value) =
+            pair.split_once('=').ok_or_else(|| format!("`--var {pair}` is not NAME=VALUE, such as `--var user=Ada`"))?;
+        Ok((name.to_owned(), Value::String(value.to_owned())))
+    };
+    pairs.iter().map(pair).collect()
+}
