@@ -3,6 +3,14 @@ fn main() {
     let mode = std::env::args().nth(1).unwrap();
     if mode == "schema" { println!("{}", serde_json::to_string_pretty(&schema()).unwrap()); return; }
     if mode == "init" { print!("{}", init("my-farm")); return; }
+    if mode == "render" {
+        let path = std::env::args().nth(2).unwrap();
+        match load(std::path::Path::new(&path), |_| None) {
+            Ok(loaded) => println!("{}", loaded.render_diagnostics(Style::Plain)),
+            Err(error) => println!("{error}"),
+        }
+        return;
+    }
     for path in std::env::args().skip(2) {
         println!("=== {path}");
         let start = std::time::Instant::now();

@@ -25,9 +25,14 @@ impl Removed {
 
 /// Checks the whole file.
 pub(crate) fn structure(root: &mut Node, report: &mut Report<'_>) -> Removed {
-    let mut checker = Checker { root: schema::shared(), report, removed: Removed::default() };
+    let mut checker = Checker { root: schema::shared(), report, removed: Removed::default(), unused: Vec::new() };
     checker.check(root, schema::shared(), "the file", Place::Root);
-    checker.removed
+    let Checker { removed, unused, .. } = checker;
+    if let Some((first, _)) = unused.first() {
+        let names = unused.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ");
+        report.note(first, format!("kept, but not used by this version: {names}"));
+    }
+    removed
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +54,7 @@ struct Checker<'a, 'r, 's> {
     root: &'a Json,
     report: &'r mut Report<'s>,
     removed: Removed,
+    unused: Vec<(Span, String)>,
 }
 
 impl<'a> Checker<'a, '_, '_> {
@@ -183,7 +189,7 @@ impl<'a> Checker<'a, '_, '_> {
             };
         };
         if schema.get("x-unused").is_some() {
-            self.report.note(&entry.key_span, format!("the section {what} is kept, but not used by this version"));
+            self.unused.push((entry.key_span.clone(), what));
             return Verdict::Keep;
         }
         let section = matches!(entry.key.as_str(), "mcp" | "runtime" | "servers" | "models")
@@ -199,7 +205,7 @@ impl<'a> Checker<'a, '_, '_> {
         {
             self.report
                 .warning(&entry.key_span, format!("{what} is understood but not acted on yet"))
-                .label(format!("has no effect on {thing}"));
+                .label("has no effect");
         }
         verdict
     }

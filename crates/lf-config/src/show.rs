@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lf_core::project::{Model, Project, ToolCallStrategy};
+use lf_core::project::{Model, Project, ToolCallStrategy, Transport};
 use serde_json::{Map, Value as Json, json};
 
 use crate::node::Node;
@@ -16,6 +16,9 @@ pub(crate) fn resolved(root: &Node, project: &Project) -> Json {
     for server in list(&mut json, "mcp", "servers") {
         let Some(name) = name(server) else { continue };
         if let Some(Ok(resolved)) = project.servers.get(&name) {
+            if let Transport::Http(http) | Transport::Sse(http) = &resolved.transport {
+                server.insert("base_url".to_owned(), json!(mask_url(&http.base_url)));
+            }
             fill(server, "timeout", json!(duration(resolved.timeout)));
             fill(server, "max_timeout", json!(duration(resolved.max_timeout)));
             fill(server, "startup_timeout", json!(duration(resolved.startup_timeout)));
@@ -163,8 +166,11 @@ fn mask_header(text: &str) -> String {
 
 /// A text that is no secret as a whole but may hold one: `--token=…`, a URL with a password, a key by its look.
 fn mask_text(text: &str) -> String {
+    // prose
+    if text.contains(char::is_whitespace) {
+        return text.to_owned();
+    }
     if let Some((name, value)) = text.split_once('=')
-        && !name.contains(char::is_whitespace)
         && is_secret_name(name)
     {
         return format!("{name}={}", mask_literal(value));
@@ -173,7 +179,7 @@ fn mask_text(text: &str) -> String {
         return mask_url(text);
     }
     const LOOKS: [&str; 9] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "AKIA", "eyJ"];
-    let is_key = LOOKS.iter().any(|look| text.starts_with(look)) && text.len() >= 16 && !text.contains(char::is_whitespace);
+    let is_key = LOOKS.iter().any(|look| text.starts_with(look)) && text.len() >= 16;
     if is_key { MASK.to_owned() } else { text.to_owned() }
 }
 

@@ -101,13 +101,21 @@ impl ToolFilter {
         allowed && !self.deny.iter().any(|glob| glob.is_match(tool))
     }
 
-    fn fingerprint(&self) -> (Option<Vec<&str>>, Vec<&str>, Vec<(&str, &str)>) {
+    fn fingerprint(&self) -> Fingerprint<'_> {
         fn globs(list: &[GlobMatcher]) -> Vec<&str> {
             list.iter().map(|glob| glob.glob().glob()).collect()
         }
         let rename = self.rename.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
-        (self.allow.as_deref().map(globs), globs(&self.deny), rename)
+        Fingerprint { allow: self.allow.as_deref().map(globs), deny: globs(&self.deny), rename }
     }
+}
+
+/// What makes two filters equal: matchers have no equality of their own.
+#[derive(PartialEq, Hash)]
+struct Fingerprint<'a> {
+    allow: Option<Vec<&'a str>>,
+    deny: Vec<&'a str>,
+    rename: Vec<(&'a str, &'a str)>,
 }
 
 impl PartialEq for ToolFilter {

@@ -108,7 +108,7 @@ pub fn start(setup: Setup, events: &mut Vec<ChatEvent>) -> AskModel {
 #[derive(Debug)]
 pub struct AskModel {
     turn: Box<Turn>,
-    scanner: Option<TextScanner>,
+    scanner: Option<Box<TextScanner>>,
     round: Round,
 }
 
@@ -149,7 +149,7 @@ impl AskModel {
             // a forced call is forced once: kept, it would never let the model answer
             turn.request.tool_choice = Some(ToolChoice::Auto);
         }
-        let scanner = (!turn.tools.is_empty()).then(|| TextScanner::new(text_calls::DEFAULT));
+        let scanner = (!turn.tools.is_empty()).then(|| Box::new(TextScanner::new(text_calls::DEFAULT)));
         Self { turn, scanner, round: Round::default() }
     }
 

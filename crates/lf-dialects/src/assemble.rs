@@ -118,7 +118,9 @@ impl Assembler {
         set_once(&mut slot.id, fragment.id);
         set_once(&mut slot.name, fragment.name);
         match fragment.arguments {
-            Piece::Text(text) if !text.trim().is_empty() => slot.arguments = ArgumentText::whole(text.to_owned()),
+            Piece::Text(text) if !text.trim().is_empty() => {
+                slot.arguments = ArgumentText::whole(text.to_owned());
+            }
             Piece::Whole(text) => slot.arguments = ArgumentText::whole(text),
             Piece::Text(_) | Piece::None => {}
         }

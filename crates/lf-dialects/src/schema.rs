@@ -84,13 +84,24 @@ enum Subschemas<'a> {
 fn for_each_subschema(schema: &mut Map<String, Value>, change: &mut dyn FnMut(&mut Value)) {
     for (key, value) in schema.iter_mut() {
         let below = match (key.as_str(), value) {
-            ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(map)) => {
-                Subschemas::Named(map)
-            }
-            ("anyOf" | "oneOf" | "allOf" | "prefixItems" | "items", Value::Array(list)) => Subschemas::List(list),
             (
-                "items" | "additionalProperties" | "not" | "if" | "then" | "else" | "contains" | "propertyNames"
-                | "unevaluatedProperties" | "unevaluatedItems",
+                "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
+                Value::Object(map),
+            ) => Subschemas::Named(map),
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems" | "items", Value::Array(list)) => {
+                Subschemas::List(list)
+            }
+            (
+                "items"
+                | "additionalProperties"
+                | "not"
+                | "if"
+                | "then"
+                | "else"
+                | "contains"
+                | "propertyNames"
+                | "unevaluatedProperties"
+                | "unevaluatedItems",
                 value @ Value::Object(_),
             ) => Subschemas::One(value),
             _ => continue,

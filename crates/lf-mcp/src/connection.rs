@@ -129,13 +129,13 @@ impl Connection {
                 let connecting = SseTransport::connect(surroundings.client()?, http, signals.clone());
                 match timeout_at(deadline, connecting).await {
                     Ok(transport) => handshake(transport?, &signals, deadline).await,
-                    Err(_) => Err(unanswered("the event stream")),
+                    Err(_) => Err(Broken::told(unanswered("the event stream"))),
                 }
             }
         };
         let running = match handshake {
             Ok(running) => running,
-            Err(failure) => return Err(explain(failure, process, server.startup_timeout).await),
+            Err(broken) => return Err(explain(broken, process, server.startup_timeout).await),
         };
         let link = Link::new(&running, signals, surroundings.tracker.clone());
         let secrets = secrets(server);
@@ -151,9 +151,10 @@ impl Connection {
                 Ok((connection, tools))
             }
             Err(error) => {
+                let is_silent = matches!(error, AskError::Closed);
                 let failure = connection.link.failure_of(error, "`tools/list`");
                 let process = connection.process.take();
-                let explained = explain(failure, process, server.startup_timeout).await;
+                let explained = explain(Broken { failure, is_silent }, process, server.startup_timeout).await;
                 connection.close().await;
                 Err(explained)
             }
@@ -238,14 +239,34 @@ async fn handshake<T: Transport<RoleClient> + 'static>(
     transport: T,
     signals: &Arc<Signals>,
     deadline: Instant,
-) -> Result<RunningService<RoleClient, Client>, Failure> {
+) -> Result<RunningService<RoleClient, Client>, Broken> {
     let tap = Tap { transport, signals: signals.clone() };
     let mode = ClientLifecycleMode::Initialize;
     let serving = serve_client_with_lifecycle_and_ct(Client, tap, mode, CancellationToken::new());
     match timeout_at(deadline, Box::pin(serving)).await {
         Ok(Ok(running)) => Ok(running),
-        Ok(Err(error)) => Err(signals.trouble().unwrap_or_else(|| describe_handshake(&error))),
-        Err(_) => Err(unanswered("`initialize`")),
+        Ok(Err(error)) => Err(match signals.trouble() {
+            Some(trouble) => Broken::told(trouble),
+            None => describe_handshake(&error),
+        }),
+        Err(_) => Err(Broken::told(unanswered("`initialize`"))),
+    }
+}
+
+/// A start that failed.
+struct Broken {
+    failure: Failure,
+    /// The connection just ended: how the child ended says more.
+    is_silent: bool,
+}
+
+impl Broken {
+    fn told(failure: Failure) -> Self {
+        Self { failure, is_silent: false }
+    }
+
+    fn silent(reason: &str) -> Self {
+        Self { failure: Failure::new(reason), is_silent: true }
     }
 }
 
@@ -256,45 +277,46 @@ fn unanswered(what: &str) -> Failure {
     )
 }
 
-fn describe_handshake(error: &ClientInitializeError) -> Failure {
+fn describe_handshake(error: &ClientInitializeError) -> Broken {
     match error {
         ClientInitializeError::ConnectionClosed(_) => {
-            Failure::new("closed the connection before it answered `initialize`")
+            Broken::silent("closed the connection before it answered `initialize`")
         }
+        ClientInitializeError::TransportError { .. } => Broken::silent("`initialize` could not be sent to it"),
         ClientInitializeError::JsonRpcError(error) => {
-            Failure::new(format!("refused `initialize`: {}", excerpt(&error.message, 200)))
+            Broken::told(Failure::new(format!("refused `initialize`: {}", excerpt(&error.message, 200))))
         }
-        ClientInitializeError::TransportError { .. } => Failure::new("`initialize` could not be sent to it"),
-        _ => Failure::new("answered `initialize` with something else"),
+        _ => Broken::told(Failure::new("answered `initialize` with something else")),
     }
 }
 
 /// Adds what a child that failed to start wrote last, and how it ended.
-async fn explain(failure: Failure, process: Option<Process>, limit: Duration) -> Failure {
-    let failure = Failure {
-        reason: failure.reason.replace("in time", &format!("within {limit:?}")),
-        hint: failure.hint,
-    };
+async fn explain(broken: Broken, process: Option<Process>, limit: Duration) -> Failure {
+    let Broken { mut failure, is_silent } = broken;
+    failure.reason = failure.reason.replace("in time", &format!("within {limit:?}"));
     let Some(mut process) = process else { return failure };
-    let status = timeout(EXIT_GRACE, process.exited()).await.ok().flatten();
+    let status = match is_silent {
+        true => timeout(EXIT_GRACE, process.exited()).await.ok().flatten(),
+        false => None,
+    };
     let lines = process.last_lines().await;
-    let complaint = lines.iter().rev().find(|line| {
+    let Some(status) = status else { return with_lines(failure, &lines) };
+    let ending = spawn::ending(status);
+    let is_denied = lines.iter().any(|line| {
         let line = line.to_lowercase();
         line.contains("permission denied") || line.contains("eacces")
     });
     // A shell says with 126 and 127 that it could not run the command it was given.
-    let code = status.and_then(|status| status.code());
-    let described = match (code, complaint, status) {
-        (Some(127), _, _) => Failure::hinted(
-            "Command not found: exited with status 127",
+    let described = match status.code() {
+        Some(127) => Failure::hinted(
+            format!("Command not found: {ending}"),
             "install what the command starts, or correct the command",
         ),
-        (Some(126), _, _) | (_, Some(_), Some(_)) => Failure::hinted(
-            format!("Permission denied: {}", status.map_or_else(String::new, spawn::ending)),
+        Some(code) if code == 126 || is_denied => Failure::hinted(
+            format!("Permission denied: {ending}"),
             "check the permissions of the files and directories that the command uses",
         ),
-        (_, _, Some(status)) => Failure { reason: spawn::ending(status), hint: failure.hint },
-        (_, _, None) => failure,
+        _ => Failure::new(ending),
     };
     with_lines(described, &lines)
 }

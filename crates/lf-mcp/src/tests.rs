@@ -227,8 +227,10 @@ async fn a_missing_program_and_a_missing_permission_are_named_as_in_the_manual()
     let missing = tools(&pool, stdio("no-such-program", &[]));
     assert_eq!(down(&missing).await, "Command not found: `no-such-program`");
     assert!(missing.hint(NAME).unwrap().contains("install"));
-    let denied = tools(&pool, stdio("/etc/hostname", &[]));
-    assert_eq!(down(&denied).await, "Permission denied: `/etc/hostname` cannot be run");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let denied = tools(&pool, stdio(path, &[]));
+    assert_eq!(down(&denied).await, format!("Permission denied: `{path}` cannot be run"));
     let inner = tools(&pool, stdio("sh", &["-c", "echo 'sh: x: Permission denied' >&2; exit 1"]));
     assert!(down(&inner).await.starts_with("Permission denied: exited with status 1"));
     let unknown = tools(&pool, stdio("sh", &[])).list(&["other".to_owned()]).await;

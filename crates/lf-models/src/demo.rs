@@ -71,37 +71,54 @@ enum Said {
 }
 
 fn answer_or_calls(request: &ModelRequest) -> Said {
+    let asked = Asked::of(request);
     let results = results_of_this_turn(&request.messages);
-    if !results.is_empty() {
-        return Said::Text(introduced(request, &tell_results(&results)));
+    if results.is_empty() && !asked.calls.is_empty() {
+        return match asked.in_text {
+            true => Said::Text(asked.calls.iter().map(call_as_text).collect()),
+            false => Said::Calls(asked.calls),
+        };
     }
-    let question = request
-        .messages
-        .iter()
-        .rev()
-        .find_map(|message| match message {
-            Message::User(prose) => Some(prose.content.text()),
+    let mut told = tell_results(&results);
+    told.extend(asked.sums);
+    if told.is_empty() {
+        told.push(no_rule_fits(&asked.offers));
+    }
+    Said::Text(introduced(request, &told.join("\n\n")))
+}
+
+/// What the last question asks for.
+struct Asked {
+    offers: Vec<Offer>,
+    /// The tools were told in the system prompt, so calls are written as text.
+    in_text: bool,
+    calls: Vec<(String, Map<String, Value>)>,
+    /// Sums that no tool does, worked out by rule.
+    sums: Vec<String>,
+}
+
+impl Asked {
+    fn of(request: &ModelRequest) -> Self {
+        let question = request.messages.iter().rev().find_map(|message| match message {
+            Message::User(prose) => {
+                Some(prose.content.text()).filter(|text| !text.starts_with("<tool_response>"))
+            }
             _ => None,
-        })
-        .unwrap_or_default();
-    let offers: Vec<Offer> = request.tools.iter().map(Offer::of).collect();
-    let prompted = if offers.is_empty() { offers_in_prompt(&request.messages) } else { Vec::new() };
-    let text_calls = !prompted.is_empty();
-    let offers = if text_calls { prompted } else { offers };
-    let mut calls = Vec::new();
-    let mut sums = Vec::new();
-    for wish in wishes::wishes(&question) {
-        match (wish.call(&offers), &wish) {
-            (Some(call), _) => calls.push(call),
-            (None, Wish::Sum(sum)) => sums.push(sum.to_string()),
-            (None, _) => {}
+        });
+        let mut offers: Vec<Offer> = request.tools.iter().map(Offer::of).collect();
+        let prompted = if offers.is_empty() { offers_in_prompt(&request.messages) } else { Vec::new() };
+        let in_text = !prompted.is_empty();
+        offers.extend(prompted);
+        let mut calls = Vec::new();
+        let mut sums = Vec::new();
+        for wish in wishes::wishes(&question.unwrap_or_default()) {
+            match (wish.call(&offers), &wish) {
+                (Some(call), _) => calls.push(call),
+                (None, Wish::Sum(sum)) => sums.push(sum.to_string()),
+                (None, _) => {}
+            }
         }
-    }
-    match (calls.is_empty(), text_calls) {
-        (false, false) => Said::Calls(calls),
-        (false, true) => Said::Text(calls.iter().map(call_as_text).collect()),
-        (true, _) if !sums.is_empty() => Said::Text(introduced(request, &sums.join("\n"))),
-        (true, _) => Said::Text(introduced(request, &no_rule_fits(&offers))),
+        Self { offers, in_text, calls, sums }
     }
 }
 
@@ -186,8 +203,8 @@ fn name_of_call(messages: &[Message], id: &str) -> Option<String> {
     })
 }
 
-fn tell_results(results: &[(String, String)]) -> String {
-    let told: Vec<String> = results
+fn tell_results(results: &[(String, String)]) -> Vec<String> {
+    results
         .iter()
         .map(|(name, text)| {
             let lines: Vec<&str> = text.trim_end().lines().collect();
@@ -197,8 +214,7 @@ fn tell_results(results: &[(String, String)]) -> String {
             }
             format!("`{name}` answered:\n\n{shown}")
         })
-        .collect();
-    told.join("\n\n")
+        .collect()
 }
 
 fn text_of(message: &Message) -> String {

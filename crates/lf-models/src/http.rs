@@ -14,8 +14,12 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Between two pieces of a stream; reasoning models may be silent for long.
     pub idle: Duration,
+    /// After the upstream has said why it stops: for the usage chunk and the end mark.
+    pub end: Duration,
     /// A whole answer that is not streamed.
     pub whole: Duration,
+    /// Before an upstream is asked again; doubles each time. What the upstream itself asks for goes before.
+    pub retry_pause: Duration,
 }
 
 impl Default for Timeouts {
@@ -24,7 +28,9 @@ impl Default for Timeouts {
             connect: Duration::from_secs(10),
             first_byte: Duration::from_secs(180),
             idle: Duration::from_secs(120),
+            end: Duration::from_secs(5),
             whole: Duration::from_secs(600),
+            retry_pause: Duration::from_millis(400),
         }
     }
 }

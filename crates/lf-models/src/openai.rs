@@ -14,11 +14,8 @@ use crate::http::{Client, next_chunk, reason, retry_after, whole_body};
 
 /// Attempts after the first one; none is made once a byte of an answer has arrived.
 const RETRIES: u32 = 2;
-const FIRST_PAUSE: Duration = Duration::from_millis(400);
 /// An upstream that wants a longer pause is taken at its word: the error goes to the caller, with the pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// After the upstream has said why it stops: for the usage chunk and the end mark.
-const END_WAIT: Duration = Duration::from_secs(5);
 /// Reading the body of an error.
 const ERROR_WAIT: Duration = Duration::from_secs(10);
 
@@ -105,7 +102,7 @@ impl Ask {
                     return;
                 }
                 (what, limit) = match (decoder.has_finish_reason(), self.streamed) {
-                    (true, _) => ("end its answer", END_WAIT),
+                    (true, _) => ("end its answer", timeouts.end),
                     (false, true) => ("go on with its answer", timeouts.idle),
                     (false, false) => (what, limit),
                 };
@@ -114,7 +111,7 @@ impl Ask {
     }
 
     async fn send_with_retries(&self) -> Result<reqwest::Response, ModelError> {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = self.client.timeouts.retry_pause;
         let mut attempt = 0;
         loop {
             let error = match self.send().await {

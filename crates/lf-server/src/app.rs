@@ -201,10 +201,8 @@ impl Projects {
             Some((path, changed))
         })?;
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((seen, project)) = loaded.get(&path) {
-            if *seen == changed {
-                return Some(Ok(project.clone()));
-            }
+        if let Some((_, project)) = loaded.get(&path).filter(|(seen, _)| *seen == changed) {
+            return Some(Ok(project.clone()));
         }
         Some((self.loader)(&path).map(|project| {
             let project = Arc::new(project);

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::app::{App, Refusal};
 use crate::driver::{Drive, drive};
-use crate::template::fill;
+use crate::template::{TemplateError, fill};
 
 impl App {
     /// Starts a turn. What can be said to be wrong before the model is asked is a [`Refusal`]; all else is an event.
@@ -98,7 +98,7 @@ impl App {
         let mut system = String::new();
         for prompt in model.prompts.iter().filter_map(|name| project.prompts.get(name)) {
             for message in &prompt.messages {
-                let text = fill(&message.content, variables).map_err(bad_variable)?;
+                let text = fill(&message.content, variables).map_err(|error| bad_variable(&error))?;
                 if message.role == Role::System {
                     if !system.is_empty() {
                         system.push_str("\n\n");
@@ -187,13 +187,13 @@ fn prompt_message(role: Role, text: String, call_id: Option<String>) -> Message 
 
 fn inline_tools(model: &Model, variables: &Map<String, Value>) -> Result<Vec<InlineTool>, Refusal> {
     let filled = model.tools.iter().map(|tool| {
-        let description = fill(&tool.description, variables).map_err(bad_variable)?;
+        let description = fill(&tool.description, variables).map_err(|error| bad_variable(&error))?;
         Ok(InlineTool { description, ..tool.clone() })
     });
     filled.collect()
 }
 
-fn bad_variable(error: crate::template::TemplateError) -> Refusal {
+fn bad_variable(error: &TemplateError) -> Refusal {
     Refusal::BadRequest { message: error.to_string(), param: Some("variables".to_owned()) }
 }
 

@@ -11,7 +11,7 @@ use crate::signals::Signals;
 pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<Exit, Trouble> {
     let mut signals = Signals::new()?;
     // the port first: a second daemon fails at once, before it has started anything
-    let listener = bind(&options.host, options.port).await.map_err(port_trouble)?;
+    let listener = bind(&options.host, options.port).await.map_err(|error| port_trouble(&error))?;
     let address = listener
         .local_addr()
         .map_err(|error| Trouble::failure(format!("the listening socket has no address: {error}")))?;
@@ -39,7 +39,7 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     Ok(Exit::Success)
 }
 
-fn port_trouble(error: BindError) -> Trouble {
+fn port_trouble(error: &BindError) -> Trouble {
     let trouble = Trouble::failure(error.to_string());
     match error {
         BindError::InUse { .. } => {

@@ -188,6 +188,7 @@ impl ElementsBody {
         match (marks::any_closing_tag(rest), marks::any_opening_tag(rest)) {
             (Seen::Yes(length), _) => {
                 self.cursor += length;
+                self.end = self.cursor;
                 None
             }
             (_, (Seen::Yes(length), name)) => {

@@ -18,19 +18,26 @@ fn transcript(dialect: Dialect, reads: &[&[u8]]) -> String {
             ModelDelta::Text(text) => ("text", text),
             ModelDelta::Reasoning(text) => ("reasoning", text),
             ModelDelta::Call(call) => {
-                let rest = if call.rest.is_empty() { String::new() } else { format!(" {}", json!(call.rest)) };
+                let rest =
+                    if call.rest.is_empty() { String::new() } else { format!(" {}", json!(call.rest)) };
                 let bad = if call.arguments.value().is_err() { " UNUSABLE" } else { "" };
                 ("call", format!("{} {} {}{bad}{rest}", call.id, call.name, call.arguments.raw()))
             }
-            ModelDelta::Usage(usage) => {
-                ("usage", format!("{}+{} cached {} reasoning {}", usage.input, usage.output, usage.cached, usage.reasoning))
-            }
+            ModelDelta::Usage(usage) => (
+                "usage",
+                format!(
+                    "{}+{} cached {} reasoning {}",
+                    usage.input, usage.output, usage.cached, usage.reasoning
+                ),
+            ),
             ModelDelta::Finish { reason, raw } => {
                 ("finish", format!("{} ({})", reason.name(), raw.unwrap_or_else(|| "-".to_owned())))
             }
         };
         match lines.last_mut() {
-            Some((last, joined)) if *last == kind && matches!(kind, "text" | "reasoning") => joined.push_str(&text),
+            Some((last, joined)) if *last == kind && matches!(kind, "text" | "reasoning") => {
+                joined.push_str(&text);
+            }
             _ => lines.push((kind, text)),
         }
     }
@@ -56,6 +63,7 @@ fn openai(chunks: &[serde_json::Value]) -> String {
     transcript(Dialect::OpenaiChat, &[sse(chunks).as_bytes()])
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better at the many calls")]
 fn delta(delta: serde_json::Value) -> serde_json::Value {
     json!({"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
 }
@@ -68,9 +76,13 @@ fn finish(reason: &str) -> serde_json::Value {
 fn text_reasoning_calls_usage_and_finish_come_out_in_order() {
     let chunks = [
         delta(json!({"role": "assistant", "content": null, "reasoning_content": "Hm"})),
-        delta(json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "m."}]}, {"type": "text", "text": "Let"}]})),
+        delta(
+            json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "m."}]}, {"type": "text", "text": "Let"}]}),
+        ),
         delta(json!({"content": " me."})),
-        delta(json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "look", "arguments": ""}, "extra_content": {"google": {"thought_signature": "s"}}}]})),
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "look", "arguments": ""}, "extra_content": {"google": {"thought_signature": "s"}}}]}),
+        ),
         delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "{\"q\":1}"}}]})),
         finish("stop"),
         json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 3}, "completion_tokens_details": {"reasoning_tokens": 2}}}),
@@ -115,7 +127,8 @@ fn a_message_after_its_deltas_says_nothing_twice() {
     let message = json!({"choices": [{"finish_reason": "stop", "message": {
         "content": "Hi", "tool_calls": [{"id": "a", "function": {"name": "one", "arguments": "{\"x\":1}"}}]
     }}]});
-    let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "one", "arguments": "{\"x\""}}]});
+    let call =
+        json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "one", "arguments": "{\"x\""}}]});
     insta::assert_snapshot!(openai(&[delta(json!({"content": "Hi"})), delta(call), message]), @r#"
     text: Hi
     call: a one {"x":1}
@@ -138,7 +151,9 @@ fn the_legacy_function_call_is_a_call() {
 
 #[test]
 fn no_call_of_a_broken_answer_comes_out() {
-    let call = delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "rm", "arguments": "{}"}}]}));
+    let call = delta(
+        json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "rm", "arguments": "{}"}}]}),
+    );
     insta::assert_snapshot!(openai(&[call.clone(), json!({"error": {"message": "overloaded", "code": 503}})]), @r"
     error: http://up failed (503): overloaded
     abandoned: a rm
@@ -159,11 +174,15 @@ fn every_place_an_error_hides_in_is_looked_at() {
     let told = [
         error("data: {\"choices\":[],\"error\":{\"code\":400,\"message\":\"too long\"}}\n\n"),
         error("data: {\"error\":\"out of memory\"}\n\n"),
-        error("event: error\ndata: {\"error\":{\"message\":\"slow down\",\"type\":\"rate_limit_error\"}}\n\n"),
+        error(
+            "event: error\ndata: {\"error\":{\"message\":\"slow down\",\"type\":\"rate_limit_error\"}}\n\n",
+        ),
         error("event: error\ndata: boom\n\n"),
         error("{\"object\":\"error\",\"message\":\"no such model\",\"code\":404}"),
         error("{\"detail\":\"not found\"}"),
-        error("data: {\"choices\":[{\"finish_reason\":\"error\",\"error\":{\"message\":\"provider died\",\"code\":502}}]}\n\n"),
+        error(
+            "data: {\"choices\":[{\"finish_reason\":\"error\",\"error\":{\"message\":\"provider died\",\"code\":502}}]}\n\n",
+        ),
         error("<html>\n<b>Bad\u{7} gateway</b></html>"),
         error("upstream connect error"),
         error(" \r\n"),
@@ -186,7 +205,9 @@ fn every_place_an_error_hides_in_is_looked_at() {
 
 #[test]
 fn a_cut_wins_over_other_finish_reasons_and_makes_open_calls_unusable() {
-    let call = delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "w", "arguments": "{\"x\":\"1"}}]}));
+    let call = delta(
+        json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "w", "arguments": "{\"x\":\"1"}}]}),
+    );
     insta::assert_snapshot!(openai(&[call, finish("length"), finish("stop")]), @r#"
     call: a w {"x":"1 UNUSABLE
     finish: length (length)
@@ -244,7 +265,8 @@ fn gemini_keeps_signatures_with_their_calls_and_tells_malformed_calls_as_errors(
     usage: 5+5 cached 0 reasoning 3
     finish: tool_calls (STOP)
     "#);
-    let malformed = sse(&[json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "bad"}]})]);
+    let malformed =
+        sse(&[json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "bad"}]})]);
     insta::assert_snapshot!(transcript(Dialect::Gemini, &[malformed.as_bytes()]), @"error: http://up failed (200): the answer ended with finish reason `MALFORMED_FUNCTION_CALL`: bad");
     let blocked = sse(&[json!({"promptFeedback": {"blockReason": "OTHER"}})]);
     insta::assert_snapshot!(transcript(Dialect::Gemini, &[blocked.as_bytes()]), @"finish: content_filter (SAFETY)");
@@ -291,12 +313,18 @@ fn ai_sdk_calls_count_once_and_the_whole_form_wins() {
 
 #[test]
 fn a_long_argument_stream_is_put_together_whole() {
-    let mut stream = sse(&[delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "w", "arguments": "{\"x\":\""}}]}))]);
-    let piece = sse(&[delta(json!({"tool_calls": [{"index": 0, "function": {"name": "w", "arguments": "xx"}}]}))]);
+    let mut stream = sse(&[delta(
+        json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "w", "arguments": "{\"x\":\""}}]}),
+    )]);
+    let piece =
+        sse(&[delta(json!({"tool_calls": [{"index": 0, "function": {"name": "w", "arguments": "xx"}}]}))]);
     for _ in 0..50_000 {
         stream.push_str(&piece);
     }
-    stream.push_str(&sse(&[delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "\"}"}}]})), finish("tool_calls")]));
+    stream.push_str(&sse(&[
+        delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "\"}"}}]})),
+        finish("tool_calls"),
+    ]));
     let told = transcript(Dialect::OpenaiChat, &[stream.as_bytes()]);
     assert_eq!(told.lines().next().map(str::len), Some("call: a w ".len() + 8 + 100_000));
 }

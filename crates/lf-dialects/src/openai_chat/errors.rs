@@ -58,7 +58,8 @@ fn classify(
 
 /// The upstream's wording, wherever it put it.
 fn message(body: &Value) -> Option<String> {
-    let candidates = ["/error/message", "/message", "/error", "/detail/0/msg", "/detail", "/errors/0/message", ""];
+    let candidates =
+        ["/error/message", "/message", "/error", "/detail/0/msg", "/detail", "/errors/0/message", ""];
     candidates
         .iter()
         .filter_map(|pointer| body.pointer(pointer).or_else(|| body.pointer("/0")?.pointer(pointer)))

@@ -93,10 +93,7 @@ impl ChunkEncoder {
 
     fn chunk(&self, delta: &str, finish_reason: Option<&str>) -> String {
         let reason = finish_reason.map_or_else(|| "null".to_owned(), |reason| format!("\"{reason}\""));
-        format!(
-            r#"{},"choices":[{{"index":0,"delta":{delta},"finish_reason":{reason}}}]}}"#,
-            self.head
-        )
+        format!(r#"{},"choices":[{{"index":0,"delta":{delta},"finish_reason":{reason}}}]}}"#, self.head)
     }
 
     fn text(&self, field: &str, text: &str) -> String {
@@ -140,7 +137,7 @@ fn told_call(call: &ToolCall) -> Value {
         Ok(_) => call.arguments.for_replay(),
         Err(_) => call.arguments.raw().to_owned(),
     };
-    write_call(call, &call.id, arguments)
+    write_call(call, &call.id, &arguments)
 }
 
 /// What is told about the server's own work.

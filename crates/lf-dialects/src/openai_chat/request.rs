@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use lf_core::{AssistantMessage, Content, Message, ModelRequest, Part, Prose, ToolCall, ToolChoice, ToolResult};
+use lf_core::{
+    AssistantMessage, Content, Message, ModelRequest, Part, Prose, ToolCall, ToolChoice, ToolResult,
+};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -56,7 +58,7 @@ pub fn encode_request(model: &str, request: &ModelRequest, options: EncodeOption
     body.insert("messages".to_owned(), Value::Array(messages(&request.messages, options)));
     let has_tools = !request.tools.is_empty();
     if has_tools {
-        let tools = request.tools.iter().map(|spec| tool(spec)).collect();
+        let tools = request.tools.iter().map(tool).collect();
         body.insert("tools".to_owned(), Value::Array(tools));
         if let Some(choice) = &request.tool_choice {
             body.insert("tool_choice".to_owned(), tool_choice(choice));
@@ -154,7 +156,7 @@ fn assistant(message: &AssistantMessage, options: EncodeOptions) -> Value {
         let calls = message
             .calls
             .iter()
-            .map(|call| write_call(call, &options.call_ids.fit(&call.id), call.arguments.for_replay()));
+            .map(|call| write_call(call, &options.call_ids.fit(&call.id), &call.arguments.for_replay()));
         out.insert("tool_calls".to_owned(), Value::Array(calls.collect()));
     }
     out.extend(message.rest.clone());
@@ -162,7 +164,7 @@ fn assistant(message: &AssistantMessage, options: EncodeOptions) -> Value {
 }
 
 /// A call in a message; also what our clients are told, with the arguments as the model wrote them.
-pub(super) fn write_call(call: &ToolCall, id: &str, arguments: String) -> Value {
+pub(super) fn write_call(call: &ToolCall, id: &str, arguments: &str) -> Value {
     // A call without a name was answered with an error; upstreams do not take it back without one.
     let name = if call.name.is_empty() { "unknown" } else { &call.name };
     let mut out = json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});

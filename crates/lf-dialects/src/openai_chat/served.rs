@@ -97,7 +97,11 @@ pub fn decode_request(body: &[u8]) -> Result<(ChatRequest, ViewOptions), Request
     let messages = match fields.shift_remove("messages") {
         None => return Err(RequestError::missing("messages", "the conversation so far")),
         Some(Value::Array(list)) if list.is_empty() => {
-            return Err(RequestError::value("messages", "`messages` is empty".to_owned(), "send at least one"));
+            return Err(RequestError::value(
+                "messages",
+                "`messages` is empty".to_owned(),
+                "send at least one",
+            ));
         }
         Some(Value::Array(list)) => messages(list)?,
         Some(other) => return Err(RequestError::expected("messages", "an array", &other)),
@@ -109,7 +113,7 @@ pub fn decode_request(body: &[u8]) -> Result<(ChatRequest, ViewOptions), Request
         }
         Some(other) => return Err(RequestError::expected("tools", "an array", &other)),
     };
-    let tool_choice = fields.shift_remove("tool_choice").map(tool_choice).transpose()?.flatten();
+    let tool_choice = fields.shift_remove("tool_choice").as_ref().map(tool_choice).transpose()?.flatten();
     let variables = match fields.shift_remove("variables") {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(variables)) => variables,
@@ -184,7 +188,9 @@ fn tool(at: usize, tool: Value) -> Result<ToolSpec, RequestError> {
     let mut function = match outer.shift_remove("function") {
         Some(Value::Object(function)) => function,
         Some(other) => return Err(RequestError::expected(&format!("{path}.function"), "an object", &other)),
-        None => return Err(RequestError::missing(&format!("{path}.function"), "the declaration of the tool")),
+        None => {
+            return Err(RequestError::missing(&format!("{path}.function"), "the declaration of the tool"));
+        }
     };
     let name_path = format!("{path}.function.name");
     let name = match function.shift_remove("name") {
@@ -217,10 +223,10 @@ fn tool(at: usize, tool: Value) -> Result<ToolSpec, RequestError> {
     Ok(ToolSpec { name, description, schema: Arc::new(schema), rest })
 }
 
-fn tool_choice(choice: Value) -> Result<Option<ToolChoice>, RequestError> {
+fn tool_choice(choice: &Value) -> Result<Option<ToolChoice>, RequestError> {
     const HINT: &str =
         "use \"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": \"...\"}}";
-    let choice = match &choice {
+    let choice = match choice {
         Value::Null => return Ok(None),
         Value::String(word) => match word.as_str() {
             "auto" => ToolChoice::Auto,
@@ -233,7 +239,8 @@ fn tool_choice(choice: Value) -> Result<Option<ToolChoice>, RequestError> {
             }
         },
         Value::Object(object) => {
-            let name = object.get("function").and_then(|function| function.get("name")).and_then(Value::as_str);
+            let name =
+                object.get("function").and_then(|function| function.get("name")).and_then(Value::as_str);
             match name {
                 Some(name) => ToolChoice::Tool(name.to_owned()),
                 None => {

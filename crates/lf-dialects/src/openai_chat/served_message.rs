@@ -109,7 +109,11 @@ fn call(path: &str, value: Value) -> Result<ToolCall, RequestError> {
     Ok(ToolCall { id, name, arguments, rest: fields })
 }
 
-fn tool(path: &str, content: Option<Content>, mut fields: Map<String, Value>) -> Result<ToolResult, RequestError> {
+fn tool(
+    path: &str,
+    content: Option<Content>,
+    mut fields: Map<String, Value>,
+) -> Result<ToolResult, RequestError> {
     let call_id = string(&format!("{path}.tool_call_id"), fields.shift_remove("tool_call_id"))?;
     let name = fields.get("name").and_then(Value::as_str).map(str::to_owned);
     Ok(ToolResult { call_id, name, content: content.unwrap_or_default(), is_error: false, rest: fields })
@@ -132,7 +136,8 @@ fn content(path: &str, value: Option<Value>) -> Result<Option<Content>, RequestE
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(Content::Text(text))),
         Some(Value::Array(parts)) => {
-            let parts = parts.into_iter().enumerate().map(|(at, value)| part(&format!("{path}[{at}]"), value));
+            let parts =
+                parts.into_iter().enumerate().map(|(at, value)| part(&format!("{path}[{at}]"), value));
             Ok(Some(Content::Parts(parts.collect::<Result<_, _>>()?)))
         }
         Some(other) => Err(RequestError::expected(path, "a string or an array of parts", &other)),

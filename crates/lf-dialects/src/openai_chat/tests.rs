@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use lf_core::model::ToolSpec;
 use lf_core::{
-    Arguments, ChatEvent, Content, FinishReason, Message, ModelError, ModelRequest, Part, ToolCall, ToolResult, Usage,
+    Arguments, ChatEvent, Content, FinishReason, Message, ModelError, ModelRequest, Part, ToolCall,
+    ToolResult, Usage,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -62,7 +63,13 @@ fn what_upstreams_reject_without_its_object_is_left_out() {
 }
 
 fn result(id: &str, content: Content, is_error: bool) -> Message {
-    Message::Tool(ToolResult { call_id: id.to_owned(), name: Some("t".to_owned()), content, is_error, rest: Map::new() })
+    Message::Tool(ToolResult {
+        call_id: id.to_owned(),
+        name: Some("t".to_owned()),
+        content,
+        is_error,
+        rest: Map::new(),
+    })
 }
 
 #[test]
@@ -112,7 +119,12 @@ fn images_of_results_follow_after_all_results_of_the_round() {
 }
 
 fn call(id: &str, arguments: &str) -> ToolCall {
-    ToolCall { id: id.to_owned(), name: "t".to_owned(), arguments: Arguments::parse(arguments), rest: Map::new() }
+    ToolCall {
+        id: id.to_owned(),
+        name: "t".to_owned(),
+        arguments: Arguments::parse(arguments),
+        rest: Map::new(),
+    }
 }
 
 #[test]
@@ -273,7 +285,10 @@ fn a_turn_becomes_one_completion() {
 #[test]
 fn upstream_failures_keep_their_class_and_their_words() {
     let cases: [(u16, &str); 10] = [
-        (400, r#"{"error":{"message":"context length exceeded","type":"invalid_request_error","code":"context_length_exceeded"}}"#),
+        (
+            400,
+            r#"{"error":{"message":"context length exceeded","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+        ),
         (401, r#"{"error":{"message":"bad key"}}"#),
         (403, r#"{"message":"no"}"#),
         (404, "<html>\u{1}not here</html>"),
@@ -313,9 +328,13 @@ fn an_unknown_model_is_told_with_those_that_exist() {
 
 #[test]
 fn a_tool_without_parameters_gets_an_empty_object() {
-    let spec = ToolSpec { name: "t".to_owned(), description: None, schema: Value::Null.into(), rest: Map::new() };
+    let spec =
+        ToolSpec { name: "t".to_owned(), description: None, schema: Value::Null.into(), rest: Map::new() };
     let request = ModelRequest { tools: [spec].into(), ..ModelRequest::default() };
-    assert_eq!(encode(&request)["tools"][0]["function"]["parameters"], json!({"type": "object", "properties": {}}));
+    assert_eq!(
+        encode(&request)["tools"][0]["function"]["parameters"],
+        json!({"type": "object", "properties": {}})
+    );
 }
 
 proptest! {

@@ -85,7 +85,8 @@ impl Walk<'_> {
 
     /// `null` among the variants makes the rest nullable; a single one that is left stands for itself.
     fn union(&mut self, source: &Map<String, Value>, variants: &[Value], depth: usize) -> Value {
-        let is_null = |variant: &&Value| variant["type"] == "null" || variant.get("const") == Some(&Value::Null);
+        let is_null =
+            |variant: &&Value| variant["type"] == "null" || variant.get("const") == Some(&Value::Null);
         let nullable = variants.iter().any(|variant| is_null(&variant));
         let mut written: Vec<Value> = Vec::new();
         for variant in variants.iter().filter(|variant| !is_null(variant)) {
@@ -198,7 +199,9 @@ fn fits(key: &str, value: &Value) -> bool {
 
 /// Exclusive bounds become inclusive ones: exact for integers, a little wider for numbers.
 fn bounds(out: &mut Map<String, Value>, source: &Map<String, Value>, kind: &str) {
-    for (exclusive, inclusive, step) in [("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)] {
+    for (exclusive, inclusive, step) in
+        [("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)]
+    {
         let Some(bound) = source.get(exclusive).filter(|bound| bound.is_number()) else { continue };
         let moved = bound.as_i64().filter(|_| kind == "integer").and_then(|bound| bound.checked_add(step));
         out.entry(inclusive).or_insert(moved.map_or_else(|| bound.clone(), Value::from));

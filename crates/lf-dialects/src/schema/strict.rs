@@ -16,7 +16,9 @@ fn close(schema: &mut Value) {
     if let Some(variants) = object.shift_remove("oneOf") {
         object.entry("anyOf").or_insert(variants);
     }
-    if object.get("type").is_some_and(is_object_type) || object.get("properties").is_some_and(Value::is_object) {
+    if object.get("type").is_some_and(is_object_type)
+        || object.get("properties").is_some_and(Value::is_object)
+    {
         require_all(object);
     }
     for_each_subschema(object, &mut close);

@@ -35,7 +35,9 @@ fn the_root_becomes_an_object_with_properties() {
         assert_eq!(openai(schema), r#"{"type":"object","properties":{}}"#);
     }
     assert_eq!(
-        openai(json!({"type": ["object", "null"], "properties": {"l": {"type": "array", "required": null}}, "required": null})),
+        openai(
+            json!({"type": ["object", "null"], "properties": {"l": {"type": "array", "required": null}}, "required": null})
+        ),
         r#"{"type":"object","properties":{"l":{"type":"array","items":{}}}}"#
     );
 }
