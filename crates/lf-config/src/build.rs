@@ -42,7 +42,8 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
         prompts: &prompts,
         has_mcp: root.get("mcp").is_some(),
         has_prompts: root.get("prompts").is_some(),
-        servers_known: !lost(root, "mcp", context) && root.get("mcp").is_none_or(|mcp| !lost(mcp, "servers", context)),
+        servers_known: !lost(root, "mcp", context)
+            && root.get("mcp").is_none_or(|mcp| !lost(mcp, "servers", context)),
         prompts_known: !lost(root, "prompts", context),
     };
     let models = models(root, &names, context, report);
@@ -160,7 +161,9 @@ fn default_model(
     let runtime = root.get("runtime")?;
     let mut marked: Option<&Node> = None;
     for node in runtime.get("models").into_iter().flat_map(Node::items) {
-        let Some(flag) = node.get("default").filter(|flag| flag.as_str().is_some_and(|text| text.eq_ignore_ascii_case("true")))
+        let Some(flag) = node
+            .get("default")
+            .filter(|flag| flag.as_str().is_some_and(|text| text.eq_ignore_ascii_case("true")))
         else {
             continue;
         };
@@ -177,10 +180,16 @@ fn default_model(
         report
             .error(&node.span, format!("unknown model {}", quote(name)))
             .label("not in `runtime.models`")
-            .maybe_hint(did_you_mean(name, models.keys().map(String::as_str)).or_else(|| known(models.keys().map(String::as_str))));
+            .maybe_hint(
+                did_you_mean(name, models.keys().map(String::as_str))
+                    .or_else(|| known(models.keys().map(String::as_str))),
+            );
     } else if let Some(marked) = marked.filter(|marked| marked.as_str() != Some(name)) {
         report
-            .warning(&marked.span, format!("`default: true` here has no effect: `default_model` names {}", quote(name)))
+            .warning(
+                &marked.span,
+                format!("`default: true` here has no effect: `default_model` names {}", quote(name)),
+            )
             .hint("keep one of the two");
     }
     Some(name.to_owned())

@@ -25,7 +25,8 @@ impl Removed {
 
 /// Checks the whole file.
 pub(crate) fn structure(root: &mut Node, report: &mut Report<'_>) -> Removed {
-    let mut checker = Checker { root: schema::shared(), report, removed: Removed::default(), unused: Vec::new() };
+    let mut checker =
+        Checker { root: schema::shared(), report, removed: Removed::default(), unused: Vec::new() };
     checker.check(root, schema::shared(), "the file", Place::Root);
     let Checker { removed, unused, .. } = checker;
     if let Some((first, _)) = unused.first() {
@@ -116,14 +117,20 @@ impl<'a> Checker<'a, '_, '_> {
     fn type_hint(&self, node: &Node, types: &[&str], what: &str) -> Option<String> {
         let key = what.trim_matches('`');
         if key == "mcp_servers" && node.is_null() {
-            return Some("`[]` gives the model no servers; without the key it may use all of them".to_owned());
+            return Some(
+                "`[]` gives the model no servers; without the key it may use all of them".to_owned(),
+            );
         }
         match (types, node.as_str()) {
             (_, Some(_)) if node.is_null() => Some("give it a value, or remove the key".to_owned()),
             (["string"], Some(text)) => Some(format!("put quotes around it: \"{text}\"")),
             (["array"], Some(text)) if !text.contains('\n') => Some(format!("write `{key}: [{text}]`")),
-            (["boolean"], Some("yes" | "on" | "y" | "Yes" | "YES" | "On" | "ON")) => Some("write `true`".to_owned()),
-            (["boolean"], Some("no" | "off" | "n" | "No" | "NO" | "Off" | "OFF")) => Some("write `false`".to_owned()),
+            (["boolean"], Some("yes" | "on" | "y" | "Yes" | "YES" | "On" | "ON")) => {
+                Some("write `true`".to_owned())
+            }
+            (["boolean"], Some("no" | "off" | "n" | "No" | "NO" | "Off" | "OFF")) => {
+                Some("write `false`".to_owned())
+            }
             (["array"], None) => Some("start each entry with `- `".to_owned()),
             _ => None,
         }
@@ -163,7 +170,7 @@ impl<'a> Checker<'a, '_, '_> {
         let additional = schema.get("additionalProperties");
         entries.retain_mut(|entry| {
             let verdict = self.entry(entry, properties, additional, &thing, place);
-            if verdict == Verdict::Remove {
+            if verdict == Verdict::Remove && !self.report.is_full() {
                 let key = meant(&entry.key, properties).unwrap_or(&entry.key);
                 self.removed.0.insert((span.start, key.to_owned()));
             }
@@ -195,7 +202,9 @@ impl<'a> Checker<'a, '_, '_> {
         let section = matches!(entry.key.as_str(), "mcp" | "runtime" | "servers" | "models")
             || (place == Place::Root && entry.key == "prompts");
         if section && entry.node.is_null() {
-            self.report.warning(&entry.key_span, format!("{what} is empty")).label("read as if it were absent");
+            self.report
+                .warning(&entry.key_span, format!("{what} is empty"))
+                .label("read as if it were absent");
             return Verdict::Skip;
         }
         let verdict = self.check(&mut entry.node, schema, &what, Place::Inside);
@@ -211,7 +220,8 @@ impl<'a> Checker<'a, '_, '_> {
     }
 
     fn unknown_key(&mut self, entry: &Entry, properties: &Map<String, Json>, thing: &str) -> Verdict {
-        let hint = match better_key(&entry.key, properties) {
+        let better = if self.report.is_full() { None } else { better_key(&entry.key, properties) };
+        let hint = match better {
             Some(key) => format!("did you mean {}?", quote(key)),
             None => {
                 let keys = properties.iter().filter(|(_, schema)| schema.get("x-later").is_none());
@@ -225,8 +235,12 @@ impl<'a> Checker<'a, '_, '_> {
 
     fn unknown_section(&mut self, entry: &Entry, properties: &Map<String, Json>) -> Verdict {
         let hint = match entry.key.as_str() {
-            "mcpServers" | "mcp_servers" | "servers" => Some("MCP servers are listed under `mcp: servers:`".to_owned()),
-            "models" | "model" | "default_model" => Some("models are listed under `runtime: models:`".to_owned()),
+            "mcpServers" | "mcp_servers" | "servers" => {
+                Some("MCP servers are listed under `mcp: servers:`".to_owned())
+            }
+            "models" | "model" | "default_model" => {
+                Some("models are listed under `runtime: models:`".to_owned())
+            }
             key => did_you_mean(key, properties.keys().map(String::as_str)),
         };
         let message = format!("unknown section {}", quote(&entry.key));
@@ -251,7 +265,9 @@ impl<'a> Checker<'a, '_, '_> {
                 }
             }
             for (span, text) in repeated {
-                self.report.error(&span, format!("{what} names {} twice", quote(&text))).label("the second time");
+                self.report
+                    .error(&span, format!("{what} names {} twice", quote(&text)))
+                    .label("the second time");
             }
         }
     }
@@ -267,14 +283,17 @@ impl<'a> Checker<'a, '_, '_> {
             return Verdict::Remove;
         }
         if schema.get("minLength").and_then(Json::as_u64) == Some(1) && text.trim().is_empty() {
-            self.report.error(&node.span, format!("{what} is empty")).hint("give it a value, or remove the key");
+            self.report
+                .error(&node.span, format!("{what} is empty"))
+                .hint("give it a value, or remove the key");
             return Verdict::Remove;
         }
         self.range(&node.span, &node.to_json(), schema, what)
     }
 
     fn range(&mut self, span: &Span, value: &Json, schema: &Json, what: &str) -> Verdict {
-        let (Some(number), Some(minimum)) = (value.as_f64(), schema.get("minimum").and_then(Json::as_f64)) else {
+        let (Some(number), Some(minimum)) = (value.as_f64(), schema.get("minimum").and_then(Json::as_f64))
+        else {
             return Verdict::Keep;
         };
         let maximum = schema.get("maximum").and_then(Json::as_f64);
@@ -351,14 +370,19 @@ fn type_name(one: &str) -> &'static str {
 
 fn mismatch(pattern: &str, text: &str) -> Option<&'static str> {
     let (fits, expected) = match pattern {
-        raw::NAME => (is_name(text), "letters, digits, `.`, `_` and `-`, starting with a letter or digit, at most 63"),
+        raw::NAME => {
+            (is_name(text), "letters, digits, `.`, `_` and `-`, starting with a letter or digit, at most 63")
+        }
         raw::LOOSE_NAME => {
             let fits = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
             (fits && (1..=128).contains(&text.len()), "letters, digits, `.`, `_` and `-`, at most 128")
         }
         raw::VARIABLE => {
             let fits = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            (fits && !text.starts_with(|c: char| c.is_ascii_digit()) && !text.is_empty(), "the name of a variable")
+            (
+                fits && !text.starts_with(|c: char| c.is_ascii_digit()) && !text.is_empty(),
+                "the name of a variable",
+            )
         }
         _ => (true, ""),
     };

@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Bytes of the source text.
 pub type Span = Range<usize>;
 
-/// More than this in one file is one mistake repeated; the rest is counted.
+/// More than this in one file is one mistake repeated; the rest is counted. Half as many that are no errors.
 const MAX_DIAGNOSTICS: usize = 100;
 
 /// Bytes: a longer line is not written by a person, and showing it serves nobody.
@@ -221,8 +221,8 @@ impl<'a> Report<'a> {
         self.errors += usize::from(severity == Severity::Error);
         let room = match severity {
             // a flood of warnings must not hide the error that follows
-            Severity::Error => MAX_DIAGNOSTICS * 2,
-            Severity::Warning | Severity::Note => MAX_DIAGNOSTICS,
+            Severity::Error => MAX_DIAGNOSTICS,
+            Severity::Warning | Severity::Note => MAX_DIAGNOSTICS / 2,
         };
         if self.diagnostics.len() >= room {
             self.left_out += 1;
@@ -247,6 +247,11 @@ impl<'a> Report<'a> {
     pub(crate) fn place(&self, at: usize) -> String {
         let Position { line, column } = self.position(at);
         format!("{}:{line}:{column}", self.source.path.display())
+    }
+
+    /// Nothing more will be shown: no need to look for hints.
+    pub(crate) fn is_full(&self) -> bool {
+        self.diagnostics.len() >= MAX_DIAGNOSTICS
     }
 
     pub(crate) fn has_errors(&self) -> bool {

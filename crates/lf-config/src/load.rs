@@ -35,7 +35,8 @@ pub enum LoadError {
 /// system.
 pub fn find(start: &Path) -> Result<PathBuf, LoadError> {
     for directory in start.ancestors() {
-        let found = FILE_NAMES.iter().map(|name| directory.join(name)).find(|path| path.symlink_metadata().is_ok());
+        let found =
+            FILE_NAMES.iter().map(|name| directory.join(name)).find(|path| path.symlink_metadata().is_ok());
         if let Some(found) = found {
             return Ok(found);
         }
@@ -54,7 +55,9 @@ pub fn load(path: &Path, process: impl Fn(&str) -> Option<String>) -> Result<Loa
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let root = directory.canonicalize().map_err(|source| LoadError::Unreadable { path: directory.to_owned(), source })?;
+    let root = directory
+        .canonicalize()
+        .map_err(|source| LoadError::Unreadable { path: directory.to_owned(), source })?;
     let dotenv = match read(&directory.join(".env")) {
         Ok(text) => Some(text),
         Err(LoadError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,

@@ -154,7 +154,9 @@ fn number(text: &str) -> Option<Number> {
         return u64::from_str_radix(digits, 8).ok().map(Number::from);
     }
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') || !digits.contains(|c: char| c.is_ascii_digit()) {
+    if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        || !digits.contains(|c: char| c.is_ascii_digit())
+    {
         return None;
     }
     if digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
+use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
-use schemars::Schema;
 use serde_json::{Value, json};
 
 use crate::raw::RawProject;

@@ -20,7 +20,10 @@ pub(crate) fn modernise(root: Node, directory: &Path, report: &mut Report<'_>) -
         Value::List(_) => bare_list(root, report)?,
         Value::Plain(_) | Value::Text(_) => {
             report
-                .error(&root.span, "the file must be a mapping with `version`, `name`, `namespace` and `runtime`")
+                .error(
+                    &root.span,
+                    "the file must be a mapping with `version`, `name`, `namespace` and `runtime`",
+                )
                 .hint("`lf init` writes one to start from");
             return None;
         }
@@ -43,7 +46,8 @@ pub(crate) fn modernise(root: Node, directory: &Path, report: &mut Report<'_>) -
 /// A list alone is one of servers or of models, as documentation shows them.
 fn bare_list(list: Node, report: &mut Report<'_>) -> Option<Node> {
     let span = list.span.clone();
-    let all_have = |key: &str| !list.items().is_empty() && list.items().iter().all(|item| item.get(key).is_some());
+    let all_have =
+        |key: &str| !list.items().is_empty() && list.items().iter().all(|item| item.get(key).is_some());
     let (outer, inner) = if all_have("transport") {
         ("mcp", "servers")
     } else if all_have("provider") {
@@ -76,7 +80,10 @@ fn identity(root: &mut Node, directory: &Path, report: &mut Report<'_>) {
     let span = root.span.clone();
     let names = missing.iter().map(|(key, _)| quote(key)).collect::<Vec<_>>().join(", ");
     let lines = missing.iter().map(|(key, value)| format!("`{key}: {value}`")).collect::<Vec<_>>().join(", ");
-    report.warning(&span, format!("the file has no {names}")).label("above this").hint(format!("read as {lines}"));
+    report
+        .warning(&span, format!("the file has no {names}"))
+        .label("above this")
+        .hint(format!("read as {lines}"));
     if let Value::Map(entries) = &mut root.value {
         let added = missing.into_iter().map(|(key, value)| entry(key, Node::text(value, span.clone())));
         entries.splice(0..0, added);
@@ -89,12 +96,12 @@ fn named_map(section: &mut Node, key: &str, section_name: &str, report: &mut Rep
     let span = node.span.clone();
     let Value::Map(entries) = &mut node.value else { return };
     let entries = std::mem::take(entries);
-    report
-        .warning(&span, format!("`{section_name}.{key}` is a mapping; the modern form is a list"))
-        .hint(match entries.first() {
+    report.warning(&span, format!("`{section_name}.{key}` is a mapping; the modern form is a list")).hint(
+        match entries.first() {
             Some(first) => format!("write `- name: {}` and its keys below", first.key),
             None => "write `[]`".to_owned(),
-        });
+        },
+    );
     node.value = Value::List(entries.into_iter().map(named).collect());
 }
 
@@ -127,7 +134,11 @@ fn flat_runtime(runtime: &mut Node, report: &mut Report<'_>) {
         model.insert(0, entry("name", Node::text("default", span.clone())));
     }
     let model = Node::map(model, span.clone());
-    entries.push(Entry { key: "models".to_owned(), key_span: span.clone(), node: Node::list(vec![model], span) });
+    entries.push(Entry {
+        key: "models".to_owned(),
+        key_span: span.clone(),
+        node: Node::list(vec![model], span),
+    });
 }
 
 /// `{type: function, function: {name, …}}`, as requests have it, → `{type: function, name, …}`.
@@ -146,8 +157,10 @@ fn nested_tools(runtime: &mut Node, report: &mut Report<'_>) {
                 .warning(&nested.key_span, "a tool's keys are nested in `function`; the modern form is flat")
                 .hint("write `name`, `description` and `parameters` beside `type`");
             if let Value::Map(inner) = nested.node.value {
-                let inner: Vec<_> =
-                    inner.into_iter().filter(|one| !entries.iter().any(|entry| entry.key == one.key)).collect();
+                let inner: Vec<_> = inner
+                    .into_iter()
+                    .filter(|one| !entries.iter().any(|entry| entry.key == one.key))
+                    .collect();
                 entries.extend(inner);
             }
         }
@@ -164,7 +177,8 @@ fn flat_prompts(prompts: &mut Node, report: &mut Report<'_>) {
     report
         .warning(&span, "`prompts` is a list of messages; the modern form is a list of named sets")
         .hint("write `- name: default` with `messages:` and put the list below it");
-    let messages = Node { value: std::mem::replace(&mut prompts.value, Value::List(Vec::new())), span: span.clone() };
+    let messages =
+        Node { value: std::mem::replace(&mut prompts.value, Value::List(Vec::new())), span: span.clone() };
     let set = vec![entry("name", Node::text("default", span.clone())), entry("messages", messages)];
     prompts.value = Value::List(vec![Node::map(set, span)]);
 }

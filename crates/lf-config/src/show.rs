@@ -31,7 +31,9 @@ pub(crate) fn resolved(root: &Node, project: &Project) -> Json {
             fill_model(model, resolved);
         }
     }
-    if let (Some(default), Some(runtime)) = (&project.default_model, json.get_mut("runtime").and_then(Json::as_object_mut)) {
+    if let (Some(default), Some(runtime)) =
+        (&project.default_model, json.get_mut("runtime").and_then(Json::as_object_mut))
+    {
         runtime.shift_insert(0, "default_model".to_owned(), json!(default));
     }
     json
@@ -40,12 +42,18 @@ pub(crate) fn resolved(root: &Node, project: &Project) -> Json {
 /// As YAML; entries that cannot be used are named in comments at the top.
 pub(crate) fn yaml(json: &Json, project: &Project) -> String {
     let mut text = String::new();
-    let servers = project.servers.iter().filter_map(|(name, server)| Some(("MCP server", name, server.as_ref().err()?)));
-    let models = project.models.iter().filter_map(|(name, model)| Some(("model", name, model.as_ref().err()?)));
+    let servers = project
+        .servers
+        .iter()
+        .filter_map(|(name, server)| Some(("MCP server", name, server.as_ref().err()?)));
+    let models =
+        project.models.iter().filter_map(|(name, model)| Some(("model", name, model.as_ref().err()?)));
     for (kind, name, disabled) in servers.chain(models) {
         text.push_str(&format!("# {kind} `{name}` is not available: {}\n", disabled.reason));
     }
-    text.push_str(&serde_yaml::to_string(json).unwrap_or_else(|error| format!("# cannot be shown: {error}\n")));
+    text.push_str(
+        &serde_yaml::to_string(json).unwrap_or_else(|error| format!("# cannot be shown: {error}\n")),
+    );
     text
 }
 
@@ -121,8 +129,9 @@ fn mask_all(json: &mut Json, key: &str) {
                 } else {
                     mask_all(item, key);
                 }
-                after_secret_flag =
-                    item.as_str().is_some_and(|text| text.starts_with('-') && !text.contains('=') && is_secret_name(text));
+                after_secret_flag = item
+                    .as_str()
+                    .is_some_and(|text| text.starts_with('-') && !text.contains('=') && is_secret_name(text));
             }
         }
         Json::String(text) => *text = mask_text(text),

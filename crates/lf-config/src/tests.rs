@@ -1,1 +1,35 @@
+use std::path::Path;
 
+use super::*;
+
+mod documents;
+mod mistakes;
+mod robust;
+mod variables;
+
+const HEAD: &str = "version: v1\nname: farm\nnamespace: default\n";
+
+fn source(name: &str, text: &str) -> Source {
+    Source { path: name.into(), text: text.to_owned() }
+}
+
+fn parse_whole(text: &str) -> Result<Loaded, Rejected> {
+    parse(&source("llamafarm.yaml", text), Path::new("/srv/farm"), &Variables::none())
+}
+
+/// What a person is told about a file that starts with `HEAD`.
+fn diagnose(text: &str) -> String {
+    diagnose_whole(&format!("{HEAD}{text}"))
+}
+
+fn diagnose_whole(text: &str) -> String {
+    match parse_whole(text) {
+        Ok(loaded) => loaded.render_diagnostics(Style::Plain),
+        Err(rejected) => rejected.to_string(),
+    }
+}
+
+/// A file that starts with `HEAD` and has no errors.
+fn load_text(text: &str) -> Loaded {
+    parse_whole(&format!("{HEAD}{text}")).unwrap_or_else(|rejected| panic!("{rejected}"))
+}

@@ -53,7 +53,8 @@ fn read_dotenv(text: &str) -> (HashMap<String, String>, Vec<String>) {
         }
         let line = line.strip_prefix("export ").unwrap_or(line);
         let parts = line.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
-        match parts.filter(|(key, _)| is_variable(key)).and_then(|(key, value)| Some((key, unquote(value)?))) {
+        match parts.filter(|(key, _)| is_variable(key)).and_then(|(key, value)| Some((key, unquote(value)?)))
+        {
             // the first one wins, as in a shell that keeps what is set
             Some((key, value)) => {
                 variables.entry(key.to_owned()).or_insert(value);
@@ -141,7 +142,8 @@ pub(crate) fn expand(
     report: &mut Report<'_>,
 ) -> Expanded {
     let node = node.clone();
-    let mut expanded = Expanded { node, touched: HashSet::new(), tainted: HashSet::new(), missing: Vec::new() };
+    let mut expanded =
+        Expanded { node, touched: HashSet::new(), tainted: HashSet::new(), missing: Vec::new() };
     let mut tree = std::mem::replace(&mut expanded.node, Node::text("", 0..0));
     let mut expander = Expander { variables, report, expanded: &mut expanded, costs };
     for (key, syntax) in keys {
@@ -217,7 +219,9 @@ impl Expander<'_, '_, '_> {
             return;
         }
         let at = self.locate("${", from.lines().next().unwrap_or(from), span);
-        self.report.error(&at, "`${` is never closed").hint("a reference looks like `${env:NAME}`; `$${` is a literal `${`");
+        self.report
+            .error(&at, "`${` is never closed")
+            .hint("a reference looks like `${env:NAME}`; `$${` is a literal `${`");
     }
 
     /// The value of one `${…}`; `None` for what is no reference.
@@ -227,9 +231,9 @@ impl Expander<'_, '_, '_> {
             if syntax == Syntax::Full {
                 let at = self.locate(reference, reference, span);
                 let name = path.split(":-").next().and_then(|path| path.rsplit(':').next()).unwrap_or("NAME");
-                self.report
-                    .error(&at, "`${file:…}` references are not supported")
-                    .hint(format!("put the variable into `.env` beside the file and write `${{env:{name}}}`"));
+                self.report.error(&at, "`${file:…}` references are not supported").hint(format!(
+                    "put the variable into `.env` beside the file and write `${{env:{name}}}`"
+                ));
             }
             return None;
         }
@@ -248,9 +252,9 @@ impl Expander<'_, '_, '_> {
         if !is_variable(name) || nested {
             if is_env || nested {
                 let at = self.locate(reference, reference, span);
-                self.report
-                    .error(&at, format!("{} is no reference to a variable", quote(reference)))
-                    .hint("write `${env:NAME}` or `${env:NAME:-default}`; a default cannot hold a further `${…}`");
+                self.report.error(&at, format!("{} is no reference to a variable", quote(reference))).hint(
+                    "write `${env:NAME}` or `${env:NAME:-default}`; a default cannot hold a further `${…}`",
+                );
             }
             return None;
         }
@@ -269,7 +273,9 @@ impl Expander<'_, '_, '_> {
                 let reason = format!("variable {} is not set ({})", quote(name), self.report.place(at.start));
                 self.report
                     .warning(&at, format!("variable {} is not set, so {}", quote(name), self.costs))
-                    .hint(format!("set it, put it into `.env` beside the file, or write `${{env:{name}:-default}}`"));
+                    .hint(format!(
+                        "set it, put it into `.env` beside the file, or write `${{env:{name}:-default}}`"
+                    ));
                 if !self.expanded.missing.contains(&reason) {
                     self.expanded.missing.push(reason);
                 }
@@ -281,7 +287,10 @@ impl Expander<'_, '_, '_> {
     /// Where in the scalar the reference stands; the scalar itself where escapes or folding hide it.
     fn locate(&self, needle: &str, shown: &str, span: &Span) -> Span {
         let text = self.report.source.text.get(span.clone()).unwrap_or("");
-        let at = text.find(shown).map(|at| (at, shown.len())).or_else(|| text.find(needle).map(|at| (at, needle.len())));
+        let at = text
+            .find(shown)
+            .map(|at| (at, shown.len()))
+            .or_else(|| text.find(needle).map(|at| (at, needle.len())));
         at.map_or_else(|| span.clone(), |(at, length)| span.start + at..span.start + at + length)
     }
 }

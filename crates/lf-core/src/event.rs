@@ -9,19 +9,35 @@ use crate::tool::{ToolProgress, ToolRef};
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChatEvent {
     /// First event of every turn.
-    Started { turn: String, model: String },
+    Started {
+        turn: String,
+        model: String,
+    },
     Text(String),
     Reasoning(String),
     /// The server runs this call; the client has nothing to do. `tool` is `None` for a tool that does not exist.
-    CallStarted { call: ToolCall, tool: Option<ToolRef> },
-    CallProgress { call_id: String, progress: ToolProgress },
-    CallFinished { result: ToolResult, elapsed: Duration },
+    CallStarted {
+        call: ToolCall,
+        tool: Option<ToolRef>,
+    },
+    CallProgress {
+        call_id: String,
+        progress: ToolProgress,
+    },
+    CallFinished {
+        result: ToolResult,
+        elapsed: Duration,
+    },
     /// Calls that only the client can run; they end the turn.
     ClientCalls(Vec<ToolCall>),
     /// Something the person should know and the model's answer does not say.
     Notice(String),
     /// Last event of a turn that ended as it should.
-    Finished { reason: FinishReason, usage: Usage, rounds: u32 },
+    Finished {
+        reason: FinishReason,
+        usage: Usage,
+        rounds: u32,
+    },
     /// Last event of a turn that did not.
     Failed(ModelError),
 }

@@ -98,7 +98,8 @@ fn read_whole(text: &str) -> Result<Value, String> {
             Push::DoneBefore => at,
             Push::Invalid(problem) => return Err(format!("{problem} at character {}", position(text, at))),
         };
-        let rest = text[end..].trim_start_matches(|c: char| c.is_whitespace() || (reader.balanced() && is_closer(c)));
+        let rest = text[end..]
+            .trim_start_matches(|c: char| c.is_whitespace() || (reader.balanced() && is_closer(c)));
         return match rest.chars().next() {
             None => Ok(reader.take()),
             Some(_) => {
@@ -116,7 +117,9 @@ fn read_whole(text: &str) -> Result<Value, String> {
 /// The text without white space and the code fence around it.
 fn without_fence(raw: &str) -> &str {
     let text = raw.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-    let Some(inner) = text.strip_prefix("```").and_then(|inner| inner.strip_suffix("```")) else { return text };
+    let Some(inner) = text.strip_prefix("```").and_then(|inner| inner.strip_suffix("```")) else {
+        return text;
+    };
     inner.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).trim()
 }
 

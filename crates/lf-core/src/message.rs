@@ -88,7 +88,10 @@ impl From<String> for Content {
 pub enum Part {
     Text(String),
     /// A URL or a `data:` URL.
-    Image { url: String, detail: Option<String> },
+    Image {
+        url: String,
+        detail: Option<String>,
+    },
     /// A part of the caller's dialect that this program does not read, as it came.
     Other(Value),
 }

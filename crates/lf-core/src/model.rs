@@ -68,7 +68,10 @@ pub enum ModelDelta {
     Call(ToolCall),
     Usage(Usage),
     /// The last delta of an answer that ended as the dialect says it must.
-    Finish { reason: FinishReason, raw: Option<String> },
+    Finish {
+        reason: FinishReason,
+        raw: Option<String>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

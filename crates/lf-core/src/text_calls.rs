@@ -33,7 +33,10 @@ pub enum Piece {
     Reasoning(String),
     Call(TextCall),
     /// Meant as a call, and not to be run. `problem` is a lowercase fragment for the model to read.
-    Malformed { raw: String, problem: String },
+    Malformed {
+        raw: String,
+        problem: String,
+    },
 }
 
 /// A call as it was written. Its arguments are always an object; what has no object is [`Piece::Malformed`].

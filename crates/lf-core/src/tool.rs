@@ -82,11 +82,27 @@ pub struct ToolOutput {
 pub enum ToolContent {
     Text(String),
     /// Base64.
-    Image { data: String, mime_type: String },
+    Image {
+        data: String,
+        mime_type: String,
+    },
     /// Base64.
-    Audio { data: String, mime_type: String },
-    Resource { uri: String, mime_type: Option<String>, text: Option<String>, blob: Option<String> },
-    ResourceLink { uri: String, name: String, description: Option<String>, mime_type: Option<String> },
+    Audio {
+        data: String,
+        mime_type: String,
+    },
+    Resource {
+        uri: String,
+        mime_type: Option<String>,
+        text: Option<String>,
+        blob: Option<String>,
+    },
+    ResourceLink {
+        uri: String,
+        name: String,
+        description: Option<String>,
+        mime_type: Option<String>,
+    },
     /// A content type this program does not know, as it arrived.
     Other(Value),
 }

@@ -120,7 +120,9 @@ impl ToolSet {
 
     fn is_of(&self, at: usize, server: Option<&str>) -> bool {
         match (self.entries.get_index(at), server) {
-            (Some((_, Target::Source(tool))), Some(server)) => tool.id.server.eq_ignore_ascii_case(server.trim()),
+            (Some((_, Target::Source(tool))), Some(server)) => {
+                tool.id.server.eq_ignore_ascii_case(server.trim())
+            }
             _ => true,
         }
     }
@@ -219,8 +221,10 @@ fn by_server(tools: &[Tool]) -> Vec<Vec<&Tool>> {
 /// The name under which every model API takes a tool: other characters become `_`, and what is too long keeps its
 /// first 55 characters and gets a hash of the whole. Depends on the name alone.
 pub fn fit_name(name: &str) -> String {
-    let fitted: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
+    let fitted: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
+        .collect();
     match fitted.len() {
         0 => with_hash("tool", name),
         1..=NAME_LIMIT => fitted,

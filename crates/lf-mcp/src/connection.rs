@@ -452,16 +452,21 @@ fn ask_error(error: ServiceError, signals: &Signals) -> AskError {
             AskError::Refused { message: excerpt(&error.message, 2_000), code: i64::from(error.code.0) }
         }
         ServiceError::TransportSend(error) => {
-            let text = error.error.to_string();
-            if text.contains("exceeded the maximum size") {
-                return AskError::TooLarge(MAX_RESULT);
-            }
-            AskError::Unsent(signals.trouble().unwrap_or_else(|| Failure::new(excerpt(&text, 200))))
+            let failure = signals.trouble().unwrap_or_else(|| Failure::new(excerpt(&error.error.to_string(), 200)));
+            if is_oversized(&failure) { AskError::TooLarge(MAX_RESULT) } else { AskError::Unsent(failure) }
+        }
+        ServiceError::TransportClosed if signals.trouble().as_ref().is_some_and(is_oversized) => {
+            AskError::TooLarge(MAX_RESULT)
         }
         ServiceError::Timeout { timeout } => AskError::Timeout(timeout),
         ServiceError::TransportClosed => AskError::Closed,
         other => AskError::Refused { message: excerpt(&other.to_string(), 200), code: -32_603 },
     }
+}
+
+/// The library has the same words for a body and for an event that is too large.
+fn is_oversized(failure: &Failure) -> bool {
+    failure.reason.contains("exceeded the maximum size")
 }
 
 /// Tells the server that nobody waits for this request any more.

@@ -120,6 +120,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         kill_tree(self.leader);
         with_registry(|registry| registry.remove(&self.leader.as_raw()));
+        self.tail.end();
     }
 }
 

@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 
 use crate::{PoolOptions, ProjectTools, ServerState, SessionPool};
 
+mod http_peer;
+mod remote;
+
 const PEER: &str = include_str!("tests/peer.py");
 const NAME: &str = "peer";
 
@@ -150,33 +153,20 @@ async fn a_server_that_exits_in_a_call_fails_each_call_once_and_is_started_anew(
 }
 
 #[tokio::test]
-async fn nothing_that_a_server_started_outlives_the_shutdown() {
+async fn a_shutdown_in_the_middle_of_a_start_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let pids = directory.path().join("pids");
-    let script = format!(
-        "sleep 1000 & echo $! >> {0}; setsid sleep 1000 & echo $! >> {0}; (setsid sleep 1000 & echo $! >> {0}); \
-         python3 -S -c \"$1\" - & wait",
-        pids.display()
-    );
+    let script = format!("sleep 1000 & echo $! >> {0}; echo $$ >> {0}; sleep 1000", pids.display());
     let pool = pool();
-    let tools = tools(&pool, stdio("sh", &["-c", &script, "sh", PEER]));
-    // A background job of a shell reads from nowhere: the handshake fails, which must not leave anything either.
-    let reason = down(&tools).await;
-    eventually("all are gone", || {
-        let pids = lines(&pids);
-        pids.len() == 3 && !pids[..2].iter().any(|pid| is_running(pid))
-    })
-    .await;
-    assert!(!reason.is_empty());
-    pool.shutdown().await;
-    for pid in &lines(&pids)[2..] {
-        kill(pid);
-    }
-}
-
-fn kill(pid: &str) {
-    let pid = nix::unistd::Pid::from_raw(pid.parse().unwrap());
-    let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+    let tools = tools(&pool, stdio("sh", &["-c", &script]));
+    let stop = async {
+        eventually("it is starting", || lines(&pids).len() == 2).await;
+        assert_eq!(tools.reports()[0].state, ServerState::Connecting);
+        pool.shutdown().await;
+    };
+    let (reason, ()) = tokio::join!(down(&tools), stop);
+    assert_eq!(reason, "its session is shut down");
+    eventually("all are gone", || !lines(&pids).iter().any(|pid| is_running(pid))).await;
 }
 
 #[tokio::test]

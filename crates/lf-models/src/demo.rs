@@ -7,8 +7,8 @@ mod wishes;
 use futures_util::stream;
 use lf_core::prompting::OPENING;
 use lf_core::{
-    Arguments, Content, DeltaStream, FinishReason, Message, ModelDelta, ModelProvider, ModelRequest, ToolCall,
-    Usage,
+    Arguments, Content, DeltaStream, FinishReason, Message, ModelDelta, ModelProvider, ModelRequest,
+    ToolCall, Usage,
 };
 use serde_json::{Map, Value};
 

@@ -54,7 +54,11 @@ fn options(model: &Model) -> EncodeOptions {
     let names = |word: &str| model.base_url.contains(word) || model.model.to_lowercase().contains(word);
     EncodeOptions {
         replay_reasoning: names("deepseek"),
-        call_ids: if model.base_url.contains("mistral.ai") { CallIds::NineAlphanumeric } else { CallIds::AtMost40 },
+        call_ids: if model.base_url.contains("mistral.ai") {
+            CallIds::NineAlphanumeric
+        } else {
+            CallIds::AtMost40
+        },
     }
 }
 
@@ -141,7 +145,10 @@ impl Ask {
             .inner
             .post(&*self.url)
             .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, if self.streamed { "text/event-stream, application/json" } else { "application/json" })
+            .header(
+                ACCEPT,
+                if self.streamed { "text/event-stream, application/json" } else { "application/json" },
+            )
             .body(self.body.clone());
         if let Some(key) = &self.model.api_key {
             request = request.bearer_auth(key.expose());
@@ -153,7 +160,11 @@ impl Ask {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.unreachable(&error)),
             Err(_) => {
-                return Err(ModelError::Timeout { url: self.url.to_string(), what: "begin its answer", limit });
+                return Err(ModelError::Timeout {
+                    url: self.url.to_string(),
+                    what: "begin its answer",
+                    limit,
+                });
             }
         };
         let status = response.status();

@@ -114,7 +114,8 @@ impl App {
         scope: Option<&Arc<Project>>,
         name: Option<&str>,
     ) -> Result<(Arc<Project>, Arc<Model>), Refusal> {
-        let unknown = |model: &str| Refusal::UnknownModel { model: model.to_owned(), known: self.model_names(scope) };
+        let unknown =
+            |model: &str| Refusal::UnknownModel { model: model.to_owned(), known: self.model_names(scope) };
         let project = scope.or(self.projects.main.as_ref()).cloned();
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             let project = project.ok_or_else(|| unknown("(none named)"))?;
@@ -180,7 +181,8 @@ const FILES: [&str; 4] = ["llamafarm.yaml", "llamafarm.yml", "llamafarm.toml", "
 
 impl Projects {
     fn find(&self, namespace: &str, name: &str) -> Result<Arc<Project>, Refusal> {
-        if let Some(main) = self.main.as_ref().filter(|main| main.namespace == namespace && main.name == name) {
+        if let Some(main) = self.main.as_ref().filter(|main| main.namespace == namespace && main.name == name)
+        {
             return Ok(main.clone());
         }
         let full = format!("{namespace}/{name}");
@@ -215,7 +217,8 @@ impl Projects {
     fn stored(&self) -> Vec<Arc<Project>> {
         let folders = |path: &Path| -> Vec<PathBuf> {
             let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-            let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+            let mut paths: Vec<PathBuf> =
+                entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
             paths.sort();
             paths
         };

@@ -11,8 +11,8 @@ use lf_core::project::InlineTool;
 use lf_core::tool_set::Target;
 use lf_core::turn::{Setup, put_back, start};
 use lf_core::{
-    Catalogue, ChatEvent, Content, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolResult, ToolSet,
-    ToolSource,
+    Catalogue, ChatEvent, Content, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolResult,
+    ToolSet, ToolSource,
 };
 use serde_json::{Map, Value};
 
@@ -36,7 +36,10 @@ impl App {
         let tools = self.tools_of(&project, &model);
         let catalogue = tools.list(&model.servers).await;
         if let Some(down) = catalogue.down.iter().find(|down| down.required) {
-            return Err(Refusal::RequiredServerDown { server: down.server.clone(), reason: down.reason.clone() });
+            return Err(Refusal::RequiredServerDown {
+                server: down.server.clone(),
+                reason: down.reason.clone(),
+            });
         }
         let inline = inline_tools(&model, &request.variables)?;
         let set = ToolSet::new(&catalogue, &inline, &request.tools);
@@ -71,10 +74,8 @@ impl App {
 
     /// The tools this model may use: its own servers', and no others.
     pub(crate) fn tools_of(&self, project: &Project, model: &Model) -> Arc<dyn ToolSource> {
-        let servers = model
-            .servers
-            .iter()
-            .filter_map(|name| Some((name.clone(), project.servers.get(name)?.clone())));
+        let servers =
+            model.servers.iter().filter_map(|name| Some((name.clone(), project.servers.get(name)?.clone())));
         Arc::new(self.pool.tools(servers))
     }
 
@@ -120,11 +121,13 @@ impl App {
         let names: Vec<&str> = set.iter().map(|(name, _)| name).collect();
         (&down, &names).hash(&mut hasher);
         let key = format!("{}/{}/{}", project.namespace, project.name, model.name);
-        let seen = self.seen_tools.lock().unwrap_or_else(PoisonError::into_inner).insert(key, hasher.finish());
+        let seen =
+            self.seen_tools.lock().unwrap_or_else(PoisonError::into_inner).insert(key, hasher.finish());
         if seen == Some(hasher.finish()) {
             return;
         }
-        let up: Vec<&str> = model.servers.iter().map(String::as_str).filter(|name| !down.contains(name)).collect();
+        let up: Vec<&str> =
+            model.servers.iter().map(String::as_str).filter(|name| !down.contains(name)).collect();
         tracing::info!(target: "tools.mcp_tool", servers = listed(&up), total_tools = catalogue.tools.len(), "Created all MCP tools");
         for server in &catalogue.down {
             tracing::warn!(server = server.server, error = server.reason, "MCP server is down");

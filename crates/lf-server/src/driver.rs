@@ -166,7 +166,9 @@ async fn execute_tool(
         Ok(output) if !output.is_error => {
             info!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, "Tool execution successful");
         }
-        Ok(_) => info!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, "the tool reported an error"),
+        Ok(_) => {
+            info!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, "the tool reported an error")
+        }
         Err(error) => {
             tracing::warn!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, %error, "the tool call failed");
         }
@@ -196,10 +198,8 @@ pub(crate) struct Resumes(moka::sync::Cache<String, Arc<Resume>>);
 
 impl Resumes {
     pub(crate) fn new() -> Self {
-        let cache = moka::sync::Cache::builder()
-            .max_capacity(10_000)
-            .time_to_live(Duration::from_secs(3600))
-            .build();
+        let cache =
+            moka::sync::Cache::builder().max_capacity(10_000).time_to_live(Duration::from_secs(3600)).build();
         Self(cache)
     }
 

@@ -76,7 +76,9 @@ fn refuse(hosts: &Hosts, request: &Request) -> Option<Response> {
     let host = match (given.next(), given.next()) {
         (Some(host), None) => host.to_str().unwrap_or_default(),
         (None, _) => request.uri().host().unwrap_or_default(),
-        (Some(_), Some(_)) => return answer(StatusCode::BAD_REQUEST, "the request has more than one Host header"),
+        (Some(_), Some(_)) => {
+            return answer(StatusCode::BAD_REQUEST, "the request has more than one Host header");
+        }
     };
     if host.is_empty() || host.contains(['/', '?', '#', '@', '\\', ' ']) {
         return answer(StatusCode::BAD_REQUEST, "the Host header is missing or malformed");
@@ -132,7 +134,8 @@ fn is_too_large(error: &axum::Error) -> bool {
 
 pub(crate) async fn not_found(method: Method, request: Request) -> Response {
     let path = request.uri().path();
-    reply::refusal(path, StatusCode::NOT_FOUND, &format!("there is no route `{method} {path}`")).into_response()
+    reply::refusal(path, StatusCode::NOT_FOUND, &format!("there is no route `{method} {path}`"))
+        .into_response()
 }
 
 #[cfg(test)]
@@ -145,7 +148,8 @@ mod tests {
         for host in ["localhost", "localhost:14345", "127.0.0.1:1", "[::1]:14345", "LOCALHOST"] {
             assert!(local.permits(host), "{host}");
         }
-        for host in ["evil.example", "127.0.0.1.evil.example", "0.0.0.0:14345", "10.0.0.1", "localhost.evil"] {
+        for host in ["evil.example", "127.0.0.1.evil.example", "0.0.0.0:14345", "10.0.0.1", "localhost.evil"]
+        {
             assert!(!local.permits(host), "{host}");
         }
         let open = Hosts { bound: "farm.lan".to_owned(), loopback: false };

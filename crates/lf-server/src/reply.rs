@@ -56,7 +56,9 @@ pub(crate) fn chat_refusal(refusal: &Refusal) -> Response {
         Refusal::BrokenProject { .. } | Refusal::DisabledModel { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, Some("configuration_error"), None)
         }
-        Refusal::RequiredServerDown { .. } => (StatusCode::SERVICE_UNAVAILABLE, Some("mcp_server_down"), None),
+        Refusal::RequiredServerDown { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, Some("mcp_server_down"), None)
+        }
     };
     let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
     (status, Json(openai(&message, kind, code, param))).into_response()

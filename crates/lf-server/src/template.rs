@@ -8,7 +8,9 @@ const VALUE_LIMIT: usize = 100_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum TemplateError {
-    #[error("template variable `{0}` has no value and no default; send it in `variables`, or write `{{{{{0} | default}}}}`")]
+    #[error(
+        "template variable `{0}` has no value and no default; send it in `variables`, or write `{{{{{0} | default}}}}`"
+    )]
     Missing(String),
     #[error("template variable `{0}` must be a string, number, boolean or null")]
     NotScalar(String),
@@ -78,7 +80,10 @@ mod tests {
     #[test]
     fn names_are_replaced_and_other_braces_stay() {
         let variables = json!({"user": "Ada", "n": 3, "yes": true, "none": null});
-        assert_eq!(filled("Hi {{user}} {{ n }}{{yes}}{{none}}!", variables.clone()).as_deref(), Ok("Hi Ada 3True!"));
+        assert_eq!(
+            filled("Hi {{user}} {{ n }}{{yes}}{{none}}!", variables.clone()).as_deref(),
+            Ok("Hi Ada 3True!")
+        );
         assert_eq!(filled("{{ 1x }} {a} {{", variables).as_deref(), Ok("{{ 1x }} {a} {{"));
     }
 

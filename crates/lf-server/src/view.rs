@@ -19,7 +19,8 @@ pub fn server(report: &ServerReport) -> Value {
     if let ServerState::Ready { protocol, peer, tools } = &report.state {
         view["protocol"] = json!(protocol);
         view["tools"] = json!(tools);
-        view["server_info"] = json!(peer.as_ref().map(|peer| json!({"name": peer.name, "version": peer.version})));
+        view["server_info"] =
+            json!(peer.as_ref().map(|peer| json!({"name": peer.name, "version": peer.version})));
     }
     if let ServerState::Failed { retry_in, .. } = &report.state {
         view["retry_in_seconds"] = json!(seconds(*retry_in));

@@ -167,7 +167,8 @@ pub(crate) struct Files {
 
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(char::is_alphabetic);
-    let number: f64 = digits.parse().map_err(|_| format!("`{text}` is not a duration such as 30s, 5m or 500ms"))?;
+    let number: f64 =
+        digits.parse().map_err(|_| format!("`{text}` is not a duration such as 30s, 5m or 500ms"))?;
     let seconds = match &text[digits.len()..] {
         "ms" => number / 1000.0,
         "" | "s" => number,

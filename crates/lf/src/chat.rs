@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use lf_core::message::Prose;
 use lf_core::model::ChatRequest;
 use lf_core::{ChatEvent, Message, Project};
@@ -11,6 +12,7 @@ use lf_server::App;
 use serde_json::{Map, Value};
 
 use crate::args;
+use crate::daemon::Daemon;
 use crate::exit::{Exit, Trouble};
 use crate::signals::Signals;
 use crate::transcript::{Terminal, Transcript, event_json, variables};
@@ -42,11 +44,17 @@ impl Question {
             [project, text] if is_project(project) => (Some(project.clone()), Some(text.clone())),
             words => {
                 let hint = "put the message in quotes: lf chat \"what is in notes.txt\"";
-                return Err(Trouble::usage(format!("the message is more than one word: {}", words.join(" "))).hint(hint));
+                return Err(Trouble::usage(format!(
+                    "the message is more than one word: {}",
+                    words.join(" ")
+                ))
+                .hint(hint));
             }
         };
         let text = match (&chat.file, word) {
-            (Some(_), Some(_)) => return Err(Trouble::usage("a message and `--file` are both given".to_owned())),
+            (Some(_), Some(_)) => {
+                return Err(Trouble::usage("a message and `--file` are both given".to_owned()));
+            }
             (Some(path), None) if path.as_os_str() == "-" => Some(read(std::io::stdin(), "stdin")?),
             (Some(path), None) => {
                 let file = std::fs::File::open(path)
@@ -65,7 +73,8 @@ impl Question {
 }
 
 fn is_project(word: &str) -> bool {
-    let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    let plain =
+        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
     word.split_once('/').is_some_and(|(namespace, project)| plain(namespace) && plain(project))
 }
 
@@ -81,10 +90,9 @@ fn read(input: impl std::io::Read, name: &str) -> Result<String, Trouble> {
     Ok(text)
 }
 
-/// Runs the chat in this process.
+/// Runs the chat.
 pub(crate) async fn run(
-    app: &App,
-    scope: Option<Arc<Project>>,
+    engine: Engine<'_>,
     chat: &args::Chat,
     question: Question,
     signals: &mut Signals,
@@ -95,16 +103,34 @@ pub(crate) async fn run(
         _ => View::Text,
     };
     let variables = variables(&chat.variables).map_err(Trouble::usage)?;
-    let mut conversation = Conversation { app, scope, model: chat.model.clone(), variables, messages: Vec::new() };
+    let mut conversation =
+        Conversation { engine, model: chat.model.clone(), variables, messages: Vec::new() };
     match question.text {
         Some(text) => conversation.ask(text, view, signals).await,
         None => conversation.go_on(view, signals).await,
     }
 }
 
+/// Where the turns run.
+pub(crate) enum Engine<'a> {
+    Here { app: &'a App, scope: Option<Arc<Project>> },
+    Daemon(Daemon),
+}
+
+impl Engine<'_> {
+    async fn events(&self, request: ChatRequest) -> Result<BoxStream<'static, ChatEvent>, Trouble> {
+        match self {
+            Engine::Here { app, scope } => match app.chat(scope.as_ref(), request).await {
+                Ok(events) => Ok(events.boxed()),
+                Err(refusal) => Err(Trouble::failure(refusal.to_string())),
+            },
+            Engine::Daemon(daemon) => daemon.events(request),
+        }
+    }
+}
+
 struct Conversation<'a> {
-    app: &'a App,
-    scope: Option<Arc<Project>>,
+    engine: Engine<'a>,
     model: Option<String>,
     variables: Map<String, Value>,
     messages: Vec<Message>,
@@ -121,11 +147,10 @@ impl Conversation<'_> {
             stream: true,
             ..ChatRequest::default()
         };
-        let events = tokio::select! {
-            events = self.app.chat(self.scope.as_ref(), request) => events.map_err(|refusal| Trouble::failure(refusal.to_string()))?,
+        let mut events = tokio::select! {
+            events = self.engine.events(request) => events?,
             () = signals.next() => return Ok(Exit::Failure),
         };
-        let mut events = Box::pin(events);
         let mut transcript = Transcript::default();
         let mut terminal = Terminal::new();
         let mut stopped = false;
@@ -167,7 +192,8 @@ impl Conversation<'_> {
 
     async fn go_on(&mut self, view: View, signals: &mut Signals) -> Result<Exit, Trouble> {
         let model = self.model.as_deref().unwrap_or("the default model");
-        let _ = writeln!(anstream::stderr(), "lf chat with {model}. /clear starts anew, /exit or ctrl-d leaves.");
+        let _ =
+            writeln!(anstream::stderr(), "lf chat with {model}. /clear starts anew, /exit or ctrl-d leaves.");
         let mut editor = rustyline::DefaultEditor::new()
             .map_err(|error| Trouble::failure(format!("the terminal cannot be used: {error}")))?;
         loop {
@@ -175,7 +201,8 @@ impl Conversation<'_> {
                 let line = editor.readline("> ");
                 (editor, line)
             });
-            let line = read.await.map_err(|error| Trouble::failure(format!("the line editor failed: {error}")))?;
+            let line =
+                read.await.map_err(|error| Trouble::failure(format!("the line editor failed: {error}")))?;
             editor = line.0;
             let line = match line.1 {
                 Ok(line) => line,
@@ -189,7 +216,10 @@ impl Conversation<'_> {
                 "/exit" | "/quit" | "exit" | "quit" => return Ok(Exit::Success),
                 "/clear" | "clear" => self.messages.clear(),
                 "/help" | "help" => {
-                    let _ = writeln!(anstream::stderr(), "/clear  start anew\n/exit   leave\nctrl-c  stop the answer");
+                    let _ = writeln!(
+                        anstream::stderr(),
+                        "/clear  start anew\n/exit   leave\nctrl-c  stop the answer"
+                    );
                 }
                 text => {
                     let _ = editor.add_history_entry(text);

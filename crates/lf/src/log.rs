@@ -13,7 +13,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// Starts logging at `level`; rmcp logs whole payloads at INFO and is kept to warnings.
 pub(crate) fn start(level: &str) -> Result<(), String> {
-    let filter = if level.contains(['=', ',']) { level.to_owned() } else { format!("{level},rmcp=warn,hyper=warn") };
+    let filter =
+        if level.contains(['=', ',']) { level.to_owned() } else { format!("{level},rmcp=warn,hyper=warn") };
     let filter = EnvFilter::try_new(&filter).map_err(|error| format!("`--log {level}`: {error}"))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -31,7 +32,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let mut fields = Fields::default();
         event.record(&mut fields);
         SystemTime.format_time(&mut writer)?;

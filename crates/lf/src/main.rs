@@ -4,6 +4,8 @@ mod args;
 
 mod chat;
 
+mod daemon;
+
 mod exit;
 
 mod log;
@@ -28,6 +30,7 @@ use lf_mcp::{PoolOptions, SessionPool};
 use lf_server::{App, Parts};
 
 use crate::args::{Cli, Command, Common, Config, Init, Models};
+use crate::chat::Engine;
 use crate::exit::{Exit, Trouble};
 use crate::signals::Signals;
 
@@ -90,27 +93,34 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             close(&app, &mut signals).await;
             outcome
         }
-        Command::Chat(options) => {
-            let question = chat::Question::of(options)?;
-            let scope = question.project.clone();
-            let app = match &scope {
-                // another project than this directory's: no file is needed here
-                Some(_) => app(common, project::load(common).ok().map(|loaded| loaded.project))?,
-                None => app(common, Some(project::load_telling(common)?.project))?,
-            };
-            let scope = match scope.as_deref().and_then(|name| name.split_once('/')) {
-                Some((namespace, name)) => {
-                    Some(app.find_project(namespace, name).map_err(|refusal| Trouble::usage(refusal.to_string()))?)
-                }
-                None => app.project().cloned(),
-            };
-            let mut signals = Signals::new()?;
-            let outcome = chat::run(&app, scope, options, question, &mut signals).await;
-            close(&app, &mut signals).await;
-            outcome
-        }
+        Command::Chat(options) => chat(common, options).await,
         _ => Ok(Exit::Success),
     }
+}
+
+async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
+    let question = chat::Question::of(options)?;
+    let mut signals = Signals::new()?;
+    if let Some(server) = &options.server {
+        let daemon = daemon::Daemon::new(server, question.project.as_deref())?;
+        return chat::run(Engine::Daemon(daemon), options, question, &mut signals).await;
+    }
+    let named = question.project.as_deref().and_then(|name| name.split_once('/'));
+    let project = match named {
+        // another project than this directory's: no file is needed here
+        Some(_) => project::load(common).ok(),
+        None => Some(project::load_telling(common)?),
+    };
+    let app = app(common, project.map(|loaded| loaded.project))?;
+    let scope = match named {
+        Some((namespace, name)) => {
+            Some(app.find_project(namespace, name).map_err(|refusal| Trouble::usage(refusal.to_string()))?)
+        }
+        None => app.project().cloned(),
+    };
+    let outcome = chat::run(Engine::Here { app: &app, scope }, options, question, &mut signals).await;
+    close(&app, &mut signals).await;
+    outcome
 }
 
 /// Takes the sessions down; another signal leaves at once.
@@ -178,7 +188,9 @@ fn begin(common: &Common, init: &Init) -> Result<Exit, Trouble> {
     let directory = project::directory(common)?.join(init.path.clone().unwrap_or_default());
     std::fs::create_dir_all(&directory)
         .map_err(|error| Trouble::failure(format!("cannot make {}: {error}", directory.display())))?;
-    if let Some(found) = lf_config::FILE_NAMES.iter().map(|name| directory.join(name)).find(|path| path.exists()) {
+    if let Some(found) =
+        lf_config::FILE_NAMES.iter().map(|name| directory.join(name)).find(|path| path.exists())
+    {
         return Err(Trouble::failure(format!("{} exists already", found.display()))
             .hint("edit it, or name another directory: lf init DIR"));
     }
@@ -220,7 +232,11 @@ fn models(common: &Common, json: bool) -> Result<Exit, Trouble> {
         let mark = if project.default_model.as_ref() == Some(name) { "*" } else { " " };
         match model {
             Ok(model) => {
-                let servers = if model.servers.is_empty() { "no MCP servers".to_owned() } else { model.servers.join(", ") };
+                let servers = if model.servers.is_empty() {
+                    "no MCP servers".to_owned()
+                } else {
+                    model.servers.join(", ")
+                };
                 anstream::println!("{mark} {name}  {} {}  [{servers}]", model.provider.name(), model.model);
             }
             Err(disabled) => anstream::println!("{mark} {name}  cannot be used: {}", disabled.reason),

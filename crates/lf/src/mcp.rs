@@ -17,7 +17,9 @@ pub(crate) async fn run(app: &App, project: &Project, command: &Mcp) -> Result<E
         Mcp::List { json } => states(app, project, *json, false).await,
         Mcp::Health { json } => states(app, project, *json, true).await,
         Mcp::Tools { server, json } => tools(app, project, server.as_deref(), *json).await,
-        Mcp::Call { server, tool, arguments, json } => call(app, project, server, tool, arguments, *json).await,
+        Mcp::Call { server, tool, arguments, json } => {
+            call(app, project, server, tool, arguments, *json).await
+        }
     }
 }
 

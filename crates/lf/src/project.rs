@@ -77,9 +77,8 @@ pub(crate) fn style() -> Style {
 fn trouble(error: &LoadError) -> Trouble {
     match error {
         LoadError::Rejected(rejected) => Trouble::diagnostics(rejected.render(style())),
-        LoadError::NotFound { .. } => {
-            Trouble::usage(plain(error)).hint("`lf init` writes one; `--config FILE` and `--cwd DIR` name another place")
-        }
+        LoadError::NotFound { .. } => Trouble::usage(plain(error))
+            .hint("`lf init` writes one; `--config FILE` and `--cwd DIR` name another place"),
         _ => Trouble::usage(plain(error)),
     }
 }

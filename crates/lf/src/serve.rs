@@ -42,9 +42,8 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
 fn port_trouble(error: &BindError) -> Trouble {
     let trouble = Trouble::failure(error.to_string());
     match error {
-        BindError::InUse { .. } => {
-            trouble.hint("another lf may be running; `lf serve --port N` takes another port, `--port 0` a free one")
-        }
+        BindError::InUse { .. } => trouble
+            .hint("another lf may be running; `lf serve --port N` takes another port, `--port 0` a free one"),
         BindError::Other { .. } => trouble.hint("`--host` names an address of this machine"),
     }
 }

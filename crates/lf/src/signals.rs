@@ -12,7 +12,9 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn new() -> Result<Self, Trouble> {
-        let listen = |kind| signal(kind).map_err(|error| Trouble::failure(format!("cannot listen to signals: {error}")));
+        let listen = |kind| {
+            signal(kind).map_err(|error| Trouble::failure(format!("cannot listen to signals: {error}")))
+        };
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,

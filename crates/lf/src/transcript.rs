@@ -51,7 +51,9 @@ impl Transcript {
             }
             ChatEvent::Notice(text) => self.notices.push(text.clone()),
             ChatEvent::Finished { reason, usage, rounds } => {
-                self.end = Some(json!({"finish_reason": reason.name(), "usage": usage_json(usage), "rounds": rounds}));
+                self.end = Some(
+                    json!({"finish_reason": reason.name(), "usage": usage_json(usage), "rounds": rounds}),
+                );
             }
             ChatEvent::Failed(error) => self.failure = Some(error.to_string()),
             ChatEvent::Reasoning(_) | ChatEvent::CallProgress { .. } => {}
@@ -192,12 +194,15 @@ impl Terminal {
             ChatEvent::ClientCalls(calls) => {
                 for call in calls {
                     let arguments = printable(call.arguments.raw());
-                    let what = format!("the model calls `{}` with {arguments}; only a client can run it", call.name);
+                    let what =
+                        format!("the model calls `{}` with {arguments}; only a client can run it", call.name);
                     self.status(YELLOW, &what);
                 }
             }
             ChatEvent::Notice(text) => self.status(YELLOW, &format!("warning: {}", printable(text))),
-            ChatEvent::Failed(error) => self.status(RED, &format!("error: {}", printable(&error.to_string()))),
+            ChatEvent::Failed(error) => {
+                self.status(RED, &format!("error: {}", printable(&error.to_string())))
+            }
             ChatEvent::Started { .. } | ChatEvent::Reasoning(_) | ChatEvent::Finished { .. } => {}
         }
     }
@@ -226,8 +231,9 @@ fn shortened(text: &str, limit: usize) -> String {
 /// `NAME=VALUE` pairs as template variables.
 pub(crate) fn variables(pairs: &[String]) -> Result<Map<String, Value>, String> {
     let pair = |pair: &String| {
-        let (name, value) =
-            pair.split_once('=').ok_or_else(|| format!("`--var {pair}` is not NAME=VALUE, such as `--var user=Ada`"))?;
+        let (name, value) = pair
+            .split_once('=')
+            .ok_or_else(|| format!("`--var {pair}` is not NAME=VALUE, such as `--var user=Ada`"))?;
         Ok((name.to_owned(), Value::String(value.to_owned())))
     };
     pairs.iter().map(pair).collect()

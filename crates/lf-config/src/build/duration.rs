@@ -56,7 +56,9 @@ impl Reading<'_, '_, '_> {
         if let Some(duration) = parse(text) {
             return duration;
         }
-        if let Some(diagnostic) = self.wrong(node, format!("{} is no length of time: {}", quote(key), quote(text))) {
+        if let Some(diagnostic) =
+            self.wrong(node, format!("{} is no length of time: {}", quote(key), quote(text)))
+        {
             diagnostic.hint("write `500ms`, `30s`, `5m` or `1h`; a number alone is seconds; at most 24h");
         }
         default

@@ -45,7 +45,10 @@ pub(super) fn read(
         (Some(model), _) => model,
         (None, Provider::Demo) => "demo".to_owned(),
         (None, _) => {
-            reading.lacks("model", "`model` is the provider's own name, such as `gpt-4`; `name` is what clients call it");
+            reading.lacks(
+                "model",
+                "`model` is the provider's own name, such as `gpt-4`; `name` is what clients call it",
+            );
             return Err(broken());
         }
     };
@@ -76,7 +79,8 @@ fn base_url(reading: &mut Reading<'_, '_, '_>, given: Option<String>, provider: 
         return provider::base_url(provider, reading.context.variables);
     };
     if let Some(problem) = provider::url_problem(&given)
-        && let Some(diagnostic) = reading.wrong(node, format!("`base_url` is no URL to connect to: {problem}"))
+        && let Some(diagnostic) =
+            reading.wrong(node, format!("`base_url` is no URL to connect to: {problem}"))
     {
         diagnostic.hint("a URL looks like `https://host:port/v1`");
     }
@@ -123,7 +127,14 @@ fn prompts(reading: &mut Reading<'_, '_, '_>, names: &Names<'_>) -> Vec<String> 
                     prompts.push(text.to_owned());
                 } else if names.prompts_known {
                     let all = sets.keys().map(String::as_str);
-                    unknown(item, "prompt set", "prompts", names.has_prompts.then_some("prompts"), all, reading.report);
+                    unknown(
+                        item,
+                        "prompt set",
+                        "prompts",
+                        names.has_prompts.then_some("prompts"),
+                        all,
+                        reading.report,
+                    );
                 }
             }
         }
@@ -160,7 +171,8 @@ fn unknown<'n>(
 fn limits(reading: &mut Reading<'_, '_, '_>, raw: &RawModel) -> Limits {
     let defaults = Limits::default();
     let Some(raw) = &raw.limits else { return defaults };
-    let size = |value: Option<u32>, default: usize| value.and_then(|value| value.try_into().ok()).unwrap_or(default);
+    let size =
+        |value: Option<u32>, default: usize| value.and_then(|value| value.try_into().ok()).unwrap_or(default);
     Limits {
         rounds: raw.rounds.unwrap_or(defaults.rounds),
         parallel_calls: size(raw.parallel_calls, defaults.parallel_calls),

@@ -47,7 +47,9 @@ pub(super) fn read(
         && let Some(node) = reading.node("max_timeout")
         && let Some(diagnostic) = reading.wrong(node, "`max_timeout` is shorter than `timeout`".to_owned())
     {
-        diagnostic.hint("`timeout` bounds the silence between two reports of progress, `max_timeout` the whole call");
+        diagnostic.hint(
+            "`timeout` bounds the silence between two reports of progress, `max_timeout` the whole call",
+        );
     }
     let tools = filter(&mut reading, &raw);
     let transport = match raw.transport {
@@ -96,13 +98,18 @@ fn stdio(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<StdioServ
 }
 
 fn http(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<HttpServer> {
-    without_effect(reading, &STDIO_KEYS, if raw.transport == Some(RawTransport::Sse) { "sse" } else { "http" });
+    without_effect(
+        reading,
+        &STDIO_KEYS,
+        if raw.transport == Some(RawTransport::Sse) { "sse" } else { "http" },
+    );
     let (Some(base_url), Some(node)) = (raw.base_url.clone(), reading.node("base_url")) else {
         reading.lacks("base_url", "transports `http` and `sse` connect to a URL: give it in `base_url`");
         return None;
     };
     if let Some(problem) = url_problem(&base_url)
-        && let Some(diagnostic) = reading.wrong(node, format!("`base_url` is no URL to connect to: {problem}"))
+        && let Some(diagnostic) =
+            reading.wrong(node, format!("`base_url` is no URL to connect to: {problem}"))
     {
         diagnostic.hint("a URL looks like `https://host:port/mcp`");
     }
@@ -114,10 +121,14 @@ fn http(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<HttpServer
         }
         if !seen.insert(entry.key.to_ascii_lowercase()) {
             let message = format!("the header {} is given twice", quote(&entry.key));
-            reading.report.error(&entry.key_span, message).hint("case makes no difference in names of headers");
+            reading
+                .report
+                .error(&entry.key_span, message)
+                .hint("case makes no difference in names of headers");
         }
         if !is_header_value(entry.node.as_str().unwrap_or_default()) {
-            let message = format!("the value of header {} holds a line break or control character", quote(&entry.key));
+            let message =
+                format!("the value of header {} holds a line break or control character", quote(&entry.key));
             reading.wrong(&entry.node, message);
         }
     }
@@ -147,7 +158,8 @@ fn secrets(map: Option<&IndexMap<String, String>>) -> Vec<(String, Secret)> {
 
 /// A token of RFC 9110, section 5.6.2.
 fn is_header_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 /// `tools` and `approval` together: what may not run without asking is withheld, as nobody can be asked yet.
@@ -156,7 +168,10 @@ fn filter(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> ToolFilter {
     let tools = node.get("tools");
     let mut filter = ToolFilter {
         allow: tools.and_then(|tools| tools.get("allow")).map(|list| globs(list, reading.report)),
-        deny: tools.and_then(|tools| tools.get("deny")).map(|list| globs(list, reading.report)).unwrap_or_default(),
+        deny: tools
+            .and_then(|tools| tools.get("deny"))
+            .map(|list| globs(list, reading.report))
+            .unwrap_or_default(),
         rename: IndexMap::new(),
     };
     if let Some(approval) = node.entry("approval").filter(|_| raw.approval.is_some()) {
@@ -176,7 +191,10 @@ fn filter(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> ToolFilter {
         let fits = new.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
         if new.is_empty() || new.len() > 128 || !fits {
             let message = format!("a tool cannot be renamed to {}", quote(new));
-            reading.report.error(&entry.node.span, message).label("letters, digits, `.`, `_` and `-`, at most 128");
+            reading
+                .report
+                .error(&entry.node.span, message)
+                .label("letters, digits, `.`, `_` and `-`, at most 128");
         } else if filter.rename.values().any(|earlier| earlier == new) {
             let message = format!("two tools are renamed to {}", quote(new));
             reading.report.error(&entry.node.span, message).label("the second one");

@@ -41,7 +41,9 @@ fn check_schema(reading: &mut Reading<'_, '_, '_>, name: &str, parameters: &Json
     }
     if let Err(error) = jsonschema::validator_for(parameters) {
         let span = at(node, error.instance_path().as_str());
-        reading.report.error(&span, format!("the parameters of tool {} are no JSON Schema: {error}", quote(name)));
+        reading
+            .report
+            .error(&span, format!("the parameters of tool {} are no JSON Schema: {error}", quote(name)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! TOML into the tree.
 
-use toml::de::{DeTable, DeValue};
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::{Entry, MAX_DEPTH, MAX_NODES, Node, Value};
 use crate::diagnostic::{Report, Span};
@@ -18,7 +18,8 @@ pub(super) fn read(text: &str, report: &mut Report<'_>) -> Option<Node> {
     let mut builder = Builder { left: MAX_NODES };
     let span = table.span();
     let Some(node) = builder.table(table.get_ref(), 0..span.end.min(1), 0) else {
-        report.error(&(0..0), format!("the file holds more than {MAX_NODES} values, or is nested too deeply"));
+        report
+            .error(&(0..0), format!("the file holds more than {MAX_NODES} values, or is nested too deeply"));
         return None;
     };
     Some(node)

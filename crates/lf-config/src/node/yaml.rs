@@ -104,7 +104,10 @@ impl Builder {
             Event::SequenceEnd | Event::MappingEnd => return self.end(&span, report),
             Event::Alias(anchor) => return self.alias(anchor, span, report),
             Event::UnresolvedAlias(name) => {
-                report.error(&span, format!("the alias {} names no anchor above it", quote(&format!("*{name}"))));
+                report.error(
+                    &span,
+                    format!("the alias {} names no anchor above it", quote(&format!("*{name}"))),
+                );
                 return self.leaf(Node::text("", span), 0, report);
             }
             _ => {}
@@ -115,7 +118,9 @@ impl Builder {
     fn count(&mut self, nodes: usize, span: &Span, report: &mut Report<'_>) -> Progress {
         self.nodes += nodes;
         if self.nodes > MAX_NODES {
-            report.error(span, format!("the file holds more than {MAX_NODES} values")).label("the limit is reached here");
+            report
+                .error(span, format!("the file holds more than {MAX_NODES} values"))
+                .label("the limit is reached here");
             return Progress::Enough;
         }
         Progress::More
@@ -130,7 +135,13 @@ impl Builder {
         progress
     }
 
-    fn begin(&mut self, collection: Collection, span: Span, anchor: usize, report: &mut Report<'_>) -> Progress {
+    fn begin(
+        &mut self,
+        collection: Collection,
+        span: Span,
+        anchor: usize,
+        report: &mut Report<'_>,
+    ) -> Progress {
         if self.open.len() >= MAX_DEPTH {
             report.error(&span, format!("nested more than {MAX_DEPTH} levels deep"));
             return Progress::Enough;
@@ -147,7 +158,11 @@ impl Builder {
         };
         let node = match collection {
             Collection::List(items) => {
-                let start = if span.is_empty() { items.first().map_or(span.start, |item| item.span.start) } else { span.start };
+                let start = if span.is_empty() {
+                    items.first().map_or(span.start, |item| item.span.start)
+                } else {
+                    span.start
+                };
                 Node::list(items, start..end.end.max(start))
             }
             Collection::Map(map) => close_map(map, span, report),
@@ -252,7 +267,13 @@ fn depth(node: &Node) -> usize {
     1 + children.map(depth).max().unwrap_or(0)
 }
 
-fn scalar(text: String, style: ScalarStyle, tag: Option<&Tag>, span: &Span, report: &mut Report<'_>) -> Value {
+fn scalar(
+    text: String,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    span: &Span,
+    report: &mut Report<'_>,
+) -> Value {
     check_tag(tag, span, report);
     let is_text = tag.is_some_and(|tag| tag.is_yaml_core_schema_tag("str"));
     if style == ScalarStyle::Plain && !is_text { Value::Plain(text) } else { Value::Text(text) }
@@ -285,7 +306,8 @@ fn syntax_error(text: &str, error: &ScanError, report: &mut Report<'_>) {
 /// A `${…}` without quotes inside `[…]` or `{…}` near a syntax error: YAML reads its brace as a mapping.
 fn unquoted_reference(text: &str, at: usize) -> Option<Span> {
     let at = (0..=at).rev().find(|&at| text.is_char_boundary(at))?;
-    let first = text[..at].char_indices().rev().filter(|(_, c)| *c == '\n').nth(1).map_or(0, |(at, _)| at + 1);
+    let first =
+        text[..at].char_indices().rev().filter(|(_, c)| *c == '\n').nth(1).map_or(0, |(at, _)| at + 1);
     let end = text[at..].find('\n').map_or(text.len(), |length| at + length);
     let mut quote = None;
     let mut flow = 0_usize;

@@ -1,1 +1,99 @@
+use std::path::Path;
 
+use crate::{Source, Variables, parse};
+
+#[test]
+fn the_resolved_file_shows_defaults_and_no_secret() {
+    let text = "version: v1
+name: farm
+namespace: default
+mcp:
+  servers:
+    - name: fs
+      transport: stdio
+      command: npx
+      args: ['--token', hunter2, '--api-key=hunter3', 'postgres://me:hunter4@db/x', ghp_hunter5hunter5hunter5]
+      env: {GITHUB_TOKEN: hunter6, NODE_ENV: production}
+    - name: api
+      transport: http
+      base_url: ${env:URL}
+      headers: {Authorization: 'Bearer ${env:TOKEN:-hunter8}', X-Key: hunter9}
+    - {name: off, transport: http, base_url: '${env:NONE}'}
+runtime:
+  models:
+    - {name: m, provider: openai, model: gpt-4, api_key: hunter10, model_api_parameters: {max_tokens: 5}}
+";
+    let source = Source { path: "llamafarm.yaml".into(), text: text.to_owned() };
+    let variables = Variables::new(None, |name| match name {
+        "URL" => Some("https://u:hunter11@api.example/mcp?key=hunter12".to_owned()),
+        "TOKEN" => Some("hunter13".to_owned()),
+        _ => None,
+    });
+    let loaded =
+        parse(&source, Path::new("/srv/farm"), &variables).unwrap_or_else(|rejected| panic!("{rejected}"));
+    let shown = crate::show(&loaded);
+    assert!(!shown.contains("hunter"), "{shown}");
+    let debugged = format!("{:?}", loaded.project);
+    for secret in ["hunter2", "hunter6", "hunter10", "hunter13"] {
+        assert!(!debugged.contains(secret), "{secret} in {debugged}");
+    }
+    insta::assert_snapshot!(shown, @r#"
+    # MCP server `off` is not available: variable `NONE` is not set (llamafarm.yaml:15:47)
+    version: v1
+    name: farm
+    namespace: default
+    mcp:
+      servers:
+      - name: fs
+        transport: stdio
+        command: npx
+        args:
+        - --token
+        - "********"
+        - --api-key=********
+        - postgres://********@db/x
+        - "********"
+        env:
+          GITHUB_TOKEN: "********"
+          NODE_ENV: production
+        timeout: 30s
+        max_timeout: 300s
+        startup_timeout: 60s
+        required: false
+      - name: api
+        transport: http
+        base_url: https://********@api.example/mcp?key=********
+        headers:
+          Authorization: Bearer ${env:TOKEN:-********}
+          X-Key: "********"
+        timeout: 30s
+        max_timeout: 300s
+        startup_timeout: 60s
+        required: false
+      - name: "off"
+        transport: http
+        base_url: ${env:NONE}
+    runtime:
+      default_model: m
+      models:
+      - name: m
+        provider: openai
+        model: gpt-4
+        api_key: "********"
+        model_api_parameters:
+          max_tokens: 5
+        base_url: https://api.openai.com/v1
+        tool_call_strategy: native_api
+        mcp_servers:
+        - fs
+        - api
+        - "off"
+        prompts: []
+        limits:
+          rounds: 10
+          parallel_calls: 16
+          result_tokens: 25000
+          turn_timeout: 300s
+          repeat_calls: 3
+    "#);
+}

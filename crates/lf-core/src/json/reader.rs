@@ -32,17 +32,31 @@ enum Frame {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
-    Value { after_comma: bool },
-    Key { after_comma: bool },
+    Value {
+        after_comma: bool,
+    },
+    Key {
+        after_comma: bool,
+    },
     Colon,
     /// A value inside a container has ended.
     After,
-    Quoted { close: char },
-    Escape { close: char },
-    Unicode { close: char },
+    Quoted {
+        close: char,
+    },
+    Escape {
+        close: char,
+    },
+    Unicode {
+        close: char,
+    },
     Bare,
     /// After the first `/` of a comment, or in it; `from` is where it returns to.
-    Comment { from: Resume, part: Comment, length: usize },
+    Comment {
+        from: Resume,
+        part: Comment,
+        length: usize,
+    },
     Done,
 }
 

@@ -78,7 +78,10 @@ fn what_has_no_reading_or_two_is_refused() {
 
 #[test]
 fn a_refusal_says_what_and_where() {
-    assert_eq!(object(r#"{"ä": "5" tall"}"#), "expected `,` or a closing bracket after the value at character 11");
+    assert_eq!(
+        object(r#"{"ä": "5" tall"}"#),
+        "expected `,` or a closing bracket after the value at character 11"
+    );
     assert_eq!(object(r#"{"a": "cut"#), "the text ends inside a string, after character 10");
     assert_eq!(object("[1]"), "expected a JSON object, got an array");
     assert_eq!(object("{} {}"), "unexpected text after the value at character 4");
@@ -92,7 +95,10 @@ fn reading_stops_where_the_value_ends() {
     assert_eq!((number.value, number.end), (json!(12), 2));
     assert_eq!(read_value("{\"a"), Err(Unreadable::Incomplete { in_string: true }));
     assert_eq!(read_value("{\"a\": 1"), Err(Unreadable::Incomplete { in_string: false }));
-    assert_eq!(read_value("{]"), Err(Unreadable::Invalid { at: 1, problem: "expected a key in quotes or `}`" }));
+    assert_eq!(
+        read_value("{]"),
+        Err(Unreadable::Invalid { at: 1, problem: "expected a key in quotes or `}`" })
+    );
 }
 
 #[test]
@@ -137,7 +143,8 @@ proptest! {
         let text = json!({ "value": value }).to_string();
         let cut = text.floor_char_boundary(cut.index(text.len()));
         let read = read_value(&text[..cut]);
-        prop_assert!(matches!(read, Err(Unreadable::Incomplete { .. })));
+        let incomplete = matches!(read, Err(Unreadable::Incomplete { .. }));
+        prop_assert!(incomplete);
     }
 
     #[test]

@@ -60,9 +60,11 @@ fn the_results_of_a_round_are_one_user_message() {
         arguments: Arguments::parse("{'a': 1}"),
         rest: Map::new(),
     };
-    let said = AssistantMessage { content: "x".into(), calls: vec![call("1"), call("2")], ..Default::default() };
+    let said =
+        AssistantMessage { content: "x".into(), calls: vec![call("1"), call("2")], ..Default::default() };
     let result = |call: &ToolCall| Message::Tool(ToolResult::error(call, "broken"));
-    let messages = vec![user("hi"), Message::Assistant(said), result(&call("1")), result(&call("2")), user("and?")];
+    let messages =
+        vec![user("hi"), Message::Assistant(said), result(&call("1")), result(&call("2")), user("and?")];
     let told = as_text(&request(messages));
     assert_eq!(told.messages.len(), 5);
     assert!(text_of(&told.messages[2]).starts_with("x\n<tool_call>\n{\"name\": \"t\", \"arguments\": {"));

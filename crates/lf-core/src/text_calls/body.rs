@@ -80,9 +80,11 @@ impl<'a> Window<'a> {
     pub(super) fn tail(&self, cursor: usize) -> Tail {
         let rest = self.at(cursor);
         let close = marks::any(
-            self.format.close.iter().map(|&mark| marks::closes(rest, mark)).chain(
-                END_TOKENS.iter().map(|&mark| marks::opens(rest, mark)),
-            ),
+            self.format
+                .close
+                .iter()
+                .map(|&mark| marks::closes(rest, mark))
+                .chain(END_TOKENS.iter().map(|&mark| marks::opens(rest, mark))),
         );
         let open = self.opener(cursor);
         match (close, open) {
@@ -98,6 +100,11 @@ impl<'a> Window<'a> {
     pub(super) fn opener(&self, cursor: usize) -> Seen {
         let rest = self.at(cursor);
         marks::any(self.formats.iter().flat_map(|format| format.open).map(|&mark| marks::opens(rest, mark)))
+    }
+
+    /// An opening tag of the format itself.
+    pub(super) fn own_opener(&self, cursor: usize) -> Seen {
+        marks::any(self.format.open.iter().map(|&mark| marks::opens(self.at(cursor), mark)))
     }
 
     /// Whether a mark may start with this character.

@@ -41,12 +41,19 @@ struct ArgumentsRead {
 #[derive(Debug)]
 enum Phase {
     Children,
-    Field { kind: FieldKind, start: usize },
+    Field {
+        kind: FieldKind,
+        start: usize,
+    },
     BeforeArguments(Lead),
-    Arguments { start: usize },
+    Arguments {
+        start: usize,
+    },
     AfterArguments,
     /// In an element that is none of the fields.
-    Unknown { closing: String },
+    Unknown {
+        closing: String,
+    },
     /// A body that turned out to be JSON.
     Json(Box<JsonBody>),
 }
@@ -137,7 +144,9 @@ impl ElementsBody {
                     self.phase = Phase::Json(Box::new(JsonBody::new(self.cursor)));
                     return None;
                 }
-                _ if character.is_whitespace() || character == '\u{feff}' => self.cursor += character.len_utf8(),
+                _ if character.is_whitespace() || character == '\u{feff}' => {
+                    self.cursor += character.len_utf8()
+                }
                 _ if self.is_empty() => return Some(Progress::Prose),
                 _ => return Some(Progress::Broken("text between the elements of the call".to_owned())),
             }
@@ -201,7 +210,9 @@ impl ElementsBody {
                 Some(self.done(window.text.len(), false))
             }
             _ if self.is_empty() => Some(Progress::Prose),
-            _ if window.ended == Some(TextEnd::Cut) => Some(Progress::Broken("the call is cut off".to_owned())),
+            _ if window.ended == Some(TextEnd::Cut) => {
+                Some(Progress::Broken("the call is cut off".to_owned()))
+            }
             _ => Some(Progress::Broken("an unknown element in the call".to_owned())),
         }
     }
@@ -319,7 +330,9 @@ impl ElementsBody {
             return None;
         }
         self.cursor = window.text.len();
-        window.ended.map_or(Some(Progress::More), |_| Some(Progress::Broken("the call is cut off".to_owned())))
+        window
+            .ended
+            .map_or(Some(Progress::More), |_| Some(Progress::Broken("the call is cut off".to_owned())))
     }
 
     fn refuse_arguments(&mut self, window: &Window<'_>, start: usize, problem: &str) -> Option<Progress> {

@@ -85,21 +85,13 @@ pub static NAMED: &[TextFormat] = &[
     },
 ];
 
-const fn json_format(
-    name: &'static str,
-    open: &'static [Mark],
-    close: &'static [Mark],
-) -> TextFormat {
+const fn json_format(name: &'static str, open: &'static [Mark], close: &'static [Mark]) -> TextFormat {
     TextFormat { name, wrappers: &[], open, close, body: Body::Json }
 }
 
 /// The formats to read for a dialect's name: the one it names, or `None` for an unknown name.
 pub fn named(name: &str) -> Option<&'static [TextFormat]> {
-    DEFAULT
-        .iter()
-        .chain(NAMED)
-        .find(|format| format.name == name)
-        .map(std::slice::from_ref)
+    DEFAULT.iter().chain(NAMED).find(|format| format.name == name).map(std::slice::from_ref)
 }
 
 /// Tokens that end a model's turn: never meant to be read, and as good as a closing tag.

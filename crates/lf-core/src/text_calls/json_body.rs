@@ -3,10 +3,13 @@
 use serde_json::Value;
 
 use super::TextEnd;
-use super::body::{Done, Led, Lead, MAX_CALL, MAX_TRAILING, Progress, Tail, Window, is_left_over};
+use super::body::{Done, Lead, Led, MAX_CALL, MAX_TRAILING, Progress, Tail, Window, is_left_over};
 use super::marks::{self, Seen};
 use super::shape::{self, Found};
 use crate::json::{Push, Reader};
+
+/// Opening tags that may be written again. Each is read again as text if no call follows.
+const MAX_DOUBLED: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct JsonBody {
@@ -14,6 +17,8 @@ pub(super) struct JsonBody {
     /// The next byte to read.
     cursor: usize,
     lead: Lead,
+    /// Opening tags after the first.
+    doubled: usize,
     reader: Reader,
     value_start: usize,
     calls: Vec<Found>,
@@ -40,6 +45,7 @@ impl JsonBody {
             phase: Phase::Lead,
             cursor,
             lead: Lead::default(),
+            doubled: 0,
             reader: Reader::new(),
             value_start: cursor,
             calls: Vec::new(),
@@ -94,9 +100,10 @@ impl JsonBody {
                     _ => self.start_value(at),
                 },
                 Some('[') => self.start_value(at),
-                Some('<') => match window.opener(at) {
+                Some('<') if self.doubled < MAX_DOUBLED => match window.own_opener(at) {
                     // an opening tag that is written twice
                     Seen::Yes(length) => {
+                        self.doubled += 1;
                         self.cursor = at + length;
                         self.lead = Lead::default();
                     }
@@ -193,7 +200,9 @@ impl JsonBody {
                 self.end_value(window, window.text.len());
                 return None;
             }
-            TextEnd::Clean if self.calls.is_empty() && !self.reader.has_key() => return Some(Progress::Prose),
+            TextEnd::Clean if self.calls.is_empty() && !self.reader.has_key() => {
+                return Some(Progress::Prose);
+            }
             TextEnd::Clean => {}
             TextEnd::Cut => {
                 let leading = std::mem::take(&mut self.calls);
@@ -221,7 +230,9 @@ impl JsonBody {
                     self.start_value(self.cursor);
                     return None;
                 }
-                '"' if self.comma => return Some(self.misread("the call's object ends before its last member")),
+                '"' if self.comma => {
+                    return Some(self.misread("the call's object ends before its last member"));
+                }
                 '}' | ']' if !self.balanced => return Some(self.misread("brackets do not match")),
                 ',' => self.comma = true,
                 _ if window.may_mark(character) => match self.read_tail(window) {
@@ -304,7 +315,12 @@ impl JsonBody {
     }
 
     fn done(&mut self, end: usize, at_opener: bool) -> Progress {
-        Progress::Done(Done { calls: std::mem::take(&mut self.calls), value_end: self.value_end, end, at_opener })
+        Progress::Done(Done {
+            calls: std::mem::take(&mut self.calls),
+            value_end: self.value_end,
+            end,
+            at_opener,
+        })
     }
 }
 

@@ -20,12 +20,24 @@ pub(super) struct Context {
 enum Code {
     None,
     /// An inline span, if its closer follows on this line. `word` while it could still be a fence in mid-line.
-    Inline { length: usize, word: bool },
+    Inline {
+        length: usize,
+        word: bool,
+    },
     /// The line of an opening fence.
-    Info { mark: char, length: usize },
-    Fence { mark: char, length: usize },
+    Info {
+        mark: char,
+        length: usize,
+    },
+    Fence {
+        mark: char,
+        length: usize,
+    },
     /// After a closing fence, until its line ends.
-    Closing { mark: char, length: usize },
+    Closing {
+        mark: char,
+        length: usize,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -174,7 +186,9 @@ impl Context {
             Code::None if mark == '`' => Code::Inline { length, word: true },
             Code::Inline { length: open, .. } if mark == '`' && open == length => Code::None,
             Code::Inline { length, .. } => Code::Inline { length, word: false },
-            Code::Info { mark: open, length: opened } if mark == '`' && open == '`' && opened == length => Code::None,
+            Code::Info { mark: open, length: opened } if mark == '`' && open == '`' && opened == length => {
+                Code::None
+            }
             Code::Fence { mark: open, length: opened }
                 if open == mark && length >= opened && self.run_at_start =>
             {

@@ -148,6 +148,7 @@ fn attributes(bytes: &[u8], from: usize) -> Seen {
 }
 
 fn skip_blanks(bytes: &[u8], from: usize) -> usize {
-    let blanks = bytes.iter().skip(from).take(MAX_BLANKS).take_while(|&&byte| byte == b' ' || byte == b'\t').count();
+    let blanks =
+        bytes.iter().skip(from).take(MAX_BLANKS).take_while(|&&byte| byte == b' ' || byte == b'\t').count();
     from + blanks
 }

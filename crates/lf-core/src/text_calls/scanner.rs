@@ -43,10 +43,16 @@ enum Mode {
     Text,
     Candidate(Box<Candidate>),
     /// In a think block, before anything in it looks like a call, or after that was given up.
-    Think { channel: Channel, may_call: bool },
+    Think {
+        channel: Channel,
+        may_call: bool,
+    },
     /// In a think block from an opening tag on: a call only if the block is never closed. `cursor` is where to look
     /// for its end.
-    Held { channel: Channel, cursor: usize },
+    Held {
+        channel: Channel,
+        cursor: usize,
+    },
     /// Text to the end, because a limit was reached.
     Plain,
     /// Nothing to the end, because the model went on to invent the results of its calls.
@@ -73,9 +79,17 @@ enum Reader {
 enum CandidateState {
     Reading,
     /// Read; a code span or quotation that was open before may still be closed after it.
-    Masked { done: Done, mask: Mask, cursor: usize },
+    Masked {
+        done: Done,
+        mask: Mask,
+        cursor: usize,
+    },
     /// Unreadable: looking for the end of a mask, then for a closing tag.
-    Broken { problem: String, mask: Option<Mask>, cursor: usize },
+    Broken {
+        problem: String,
+        mask: Option<Mask>,
+        cursor: usize,
+    },
 }
 
 enum Look {
@@ -209,9 +223,11 @@ impl TextScanner {
 
     fn may_mark(&self, character: char) -> bool {
         character == '<'
-            || self.formats.iter().flat_map(|format| format.open.iter().chain(format.close)).any(|mark| {
-                matches!(mark, Mark::Word(word) if word.starts_with(character))
-            })
+            || self
+                .formats
+                .iter()
+                .flat_map(|format| format.open.iter().chain(format.close))
+                .any(|mark| matches!(mark, Mark::Word(word) if word.starts_with(character)))
     }
 
     /// At a character that may begin a tag.
@@ -415,7 +431,9 @@ impl TextScanner {
                     }
                 }
             }
-            CandidateState::Broken { mask: None, cursor, problem } => find_broken_end(&window, cursor, problem),
+            CandidateState::Broken { mask: None, cursor, problem } => {
+                find_broken_end(&window, cursor, problem)
+            }
         };
         self.decide(candidate, step)
     }
@@ -629,7 +647,9 @@ fn find_broken_end(window: &Window<'_>, cursor: &mut usize, problem: &mut String
         if window.may_mark(character) {
             match window.tail(*cursor) {
                 Tail::More => return Outcome::Wait,
-                Tail::Close(length) => return Outcome::BrokenUntil(*cursor + length, std::mem::take(problem)),
+                Tail::Close(length) => {
+                    return Outcome::BrokenUntil(*cursor + length, std::mem::take(problem));
+                }
                 Tail::Open => return Outcome::BrokenUntil(*cursor, std::mem::take(problem)),
                 Tail::CutClose | Tail::Other => {}
             }

@@ -28,7 +28,9 @@ pub(super) fn calls(value: Value, raw: Option<&str>) -> Vec<Found> {
             elements.into_iter().zip(raws).map(|(element, raw)| element_call(element, raw)).collect()
         }
         Value::Object(mut object) => match object.get_mut("tool_calls") {
-            Some(Value::Array(elements)) => calls(Value::Array(std::mem::take(elements)), member(raw, "tool_calls")),
+            Some(Value::Array(elements)) => {
+                calls(Value::Array(std::mem::take(elements)), member(raw, "tool_calls"))
+            }
             _ => vec![call(object, raw)],
         },
         other => vec![Err(format!("a call is a JSON object, not {}", json::kind(&other)))],
@@ -78,7 +80,9 @@ pub(super) fn arguments(name: &str, value: Value, raw: Option<&str>) -> Result<A
         Value::String(text) => match json::read_object(&text) {
             Ok(object) if text.trim().is_empty() => Ok(Arguments::from_object(object)),
             Ok(_) => Ok(Arguments::parse(text)),
-            Err(problem) => Err(format!("the arguments of `{name}` are a string that holds no JSON object: {problem}")),
+            Err(problem) => {
+                Err(format!("the arguments of `{name}` are a string that holds no JSON object: {problem}"))
+            }
         },
         other => Err(format!("the arguments of `{name}` must be a JSON object, not {}", json::kind(&other))),
     }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{DEFAULT, NAMED, Piece, TextEnd, TextScanner, Utf8Joiner, named};
 
 mod calls;
-mod tool_use;
 mod shown;
+mod tool_use;
 
 const WEATHER: &str = r#"<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>"#;
 
@@ -118,7 +118,7 @@ fn other_formats_are_read_only_when_they_are_named() {
 
 #[test]
 fn a_long_answer_is_read_in_linear_time() {
-    let size = 1 << 20;
+    let size = 1 << 18;
     let patterns = [
         "<tool_call>{",
         "<tool_call>[",
@@ -152,8 +152,8 @@ fn a_long_answer_is_read_in_linear_time() {
         }
         scanner.finish(TextEnd::Clean);
     }
-    // 36 MiB; reading every byte as often as there are bytes would take days
-    assert!(started.elapsed() < Duration::from_secs(240), "{:?}", started.elapsed());
+    // 9 MiB in all: seconds in a debug build, hours if each byte were read again for each tag
+    assert!(started.elapsed() < Duration::from_secs(100), "{:?}", started.elapsed());
 }
 
 #[test]
@@ -180,21 +180,87 @@ fn bytes_are_joined_to_characters() {
     assert_eq!(joiner.finish(), "\u{fffd}");
 }
 
-/// Text made of what the scanner has to tell apart.
+/// What the scanner has to tell apart.
+const PLAIN: &[&str] = &[
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_calls>",
+    "</function_call>",
+    "<TOOL_CALL id=\"1\">",
+    "< tool_call >",
+    "<tool_use>",
+    "</tool_use>",
+    "<server>",
+    "s",
+    "</server>",
+    "<tool>",
+    "</tool>",
+    "<arguments>",
+    "</arguments>",
+    "<arguments/>",
+    "<x>",
+    "</x>",
+    "<name>",
+    "<think>",
+    "</think>",
+    "</thinking>",
+    "<|im_end|>",
+    "</s>",
+    "<tool_response>",
+    "\n",
+    " ",
+    "{",
+    "}",
+    "{{",
+    "[",
+    "]",
+    ",",
+    ":",
+    "json",
+    "<![CDATA[",
+    "]]>",
+    "é",
+    "\"name\": \"f\"",
+    "{\"name\": \"f\", \"arguments\": {\"a\": \"`\"}}",
+    "prose",
+    "null",
+    "/*",
+    "<tool_",
+    "call>",
+    "<",
+    "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
+    "<tool_use><server>s</server><tool>t</tool><arguments>{\"a\": 1}</arguments></tool_use>",
+];
+
+/// What shows tags without meaning them, and what breaks.
+const MASKING: &[&str] = &[
+    "<!--",
+    "-->",
+    "`",
+    "``",
+    "```",
+    "```xml\n",
+    "~~~\n",
+    "\n\n",
+    "> ",
+    "\"",
+    "'",
+    "“",
+    "”",
+    "\\",
+    "{'name': 'g'}",
+    "😀",
+    "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"",
+];
+
+fn text_of(fragments: &'static [&'static str]) -> impl Strategy<Value = String> {
+    prop::collection::vec(prop::sample::select(fragments), 0..24).prop_map(|fragments| fragments.concat())
+}
+
 fn nasty_text() -> impl Strategy<Value = String> {
-    let fragments = [
-        "<tool_call>", "</tool_call>", "<tool_calls>", "</function_call>", "<TOOL_CALL id=\"1\">", "< tool_call >",
-        "<tool_use>", "</tool_use>", "<server>", "s", "</server>", "<tool>", "</tool>", "<arguments>",
-        "</arguments>", "<arguments/>", "<x>", "</x>", "<name>", "<think>", "</think>", "<thinking>", "</thinking>", "<!--", "-->",
-        "<|im_end|>", "</s>", "<tool_response>", "`", "``", "```", "```xml\n", "~~~\n", "\n", "\n\n", " ", "> ", "\"", "'",
-        "“", "”", "\\", "{", "}", "{{", "[", "]", ",", ":", "json", "<![CDATA[", "]]>", "é", "😀", "\"name\": \"f\"",
-        "\"arguments\": {}", "{\"name\": \"f\", \"arguments\": {\"a\": \"`\"}}", "{'name': 'g'}", "prose", "null", "/*",
-        "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
-        "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"",
-        "<tool_use><server>s</server><tool>t</tool><arguments>{\"a\": 1}</arguments></tool_use>",
-    ];
     let fragment = prop_oneof![
-        8 => prop::sample::select(fragments.to_vec()).prop_map(str::to_owned),
+        6 => prop::sample::select(PLAIN).prop_map(str::to_owned),
+        3 => prop::sample::select(MASKING).prop_map(str::to_owned),
         1 => "<[a-z_/ |]{0,4}",
         1 => any::<char>().prop_map(String::from),
     ];
@@ -226,9 +292,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_left_without_code_holds_no_further_call(text in nasty_text(), end in any_end()) {
-        // code, comments and quotations show calls on purpose
-        let text = text.replace(['`', '~', '"', '\'', '“', '”', '\\', '>'], "_").replace("_", "");
+    fn what_is_left_holds_no_further_call(text in text_of(PLAIN), end in any_end()) {
         let first = scan_pieces([text.as_str()], end);
         prop_assert_eq!(calls(&scan(&super::tests::text(&first))), Vec::<String>::new());
     }

@@ -48,8 +48,11 @@ fn names_that_would_fall_together_are_told_apart() {
     unique.dedup();
     assert_eq!(unique.len(), 4, "{all:?}");
     for (name, target) in set.iter() {
-        assert!(name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'));
-        let (Target::Source(wanted), Ok((_, Target::Source(found)))) = (target, set.resolve(name, None)) else {
+        assert!(
+            name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        );
+        let (Target::Source(wanted), Ok((_, Target::Source(found)))) = (target, set.resolve(name, None))
+        else {
             panic!("{name} leads to its tool")
         };
         assert_eq!(wanted.id, found.id);
@@ -69,13 +72,12 @@ fn a_long_name_keeps_its_start_and_gets_a_hash_of_the_whole() {
 #[test]
 fn a_model_may_spell_a_name_differently() {
     let tools = Catalogue { tools: vec![tool("Files", "Read_File")], down: Vec::new() };
-    let inline = InlineTool {
-        name: "cli.upload".to_owned(),
-        description: String::new(),
-        parameters: empty_schema(),
-    };
+    let inline =
+        InlineTool { name: "cli.upload".to_owned(), description: String::new(), parameters: empty_schema() };
     let set = ToolSet::new(&tools, &[inline], &[]);
-    for name in ["Files__Read_File", "files__read_file", "functions.Files__Read_File", "read_file", "files.read_file"] {
+    for name in
+        ["Files__Read_File", "files__read_file", "functions.Files__Read_File", "read_file", "files.read_file"]
+    {
         assert_eq!(meant(&set, name, None).as_deref(), Some("Files/Read_File"), "{name}");
     }
     for name in ["cli.upload", "cli_upload"] {

@@ -160,7 +160,9 @@ fn canonical(arguments: &serde_json::Map<String, serde_json::Value>) -> String {
 }
 
 fn say_unreadable(problem: &str) -> String {
-    format!("the arguments could not be read ({problem}), so nothing was run. Send the call again with valid JSON.")
+    format!(
+        "the arguments could not be read ({problem}), so nothing was run. Send the call again with valid JSON."
+    )
 }
 
 fn say_unknown(unknown: &UnknownTool, tools: &crate::ToolSet) -> String {

@@ -82,7 +82,10 @@ impl RunTools {
         turn.end_round();
         if let Some(last) = answers.last_mut() {
             for problem in turn.unread.drain(..) {
-                say(&mut last.content, &format!("[another call of this message could not be read and was not run: {problem}]"));
+                say(
+                    &mut last.content,
+                    &format!("[another call of this message could not be read and was not run: {problem}]"),
+                );
             }
             if turn.last {
                 say(&mut last.content, LAST);

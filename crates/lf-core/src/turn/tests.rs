@@ -20,7 +20,11 @@ fn tool(server: &str, name: &str) -> Tool {
 }
 
 fn inline(name: &str) -> InlineTool {
-    InlineTool { name: name.to_owned(), description: String::new(), parameters: crate::tool_set::empty_schema() }
+    InlineTool {
+        name: name.to_owned(),
+        description: String::new(),
+        parameters: crate::tool_set::empty_schema(),
+    }
 }
 
 fn setup(strategy: ToolCallStrategy) -> Setup {
@@ -85,7 +89,9 @@ fn play(setup: Setup, rounds: Vec<Vec<ModelDelta>>) -> (String, Vec<ModelRequest
                     .iter()
                     .enumerate()
                     .filter(|(_, planned)| matches!(planned.plan, Planned::Run(_)))
-                    .map(|(at, planned)| (at, format!("ok {} {}", planned.call.name, planned.call.arguments.raw())))
+                    .map(|(at, planned)| {
+                        (at, format!("ok {} {}", planned.call.name, planned.call.arguments.raw()))
+                    })
                     .collect();
                 // the last one first: the order of completion must not matter
                 for (at, text) in jobs.into_iter().rev() {
@@ -108,7 +114,13 @@ fn told(events: &[ChatEvent]) -> String {
             ChatEvent::Text(text) => writeln!(out, "text {text:?}"),
             ChatEvent::Reasoning(text) => writeln!(out, "reasoning {text:?}"),
             ChatEvent::CallStarted { call, tool } => {
-                writeln!(out, "start {} {} {}", call.id, call.name, if tool.is_some() { "run" } else { "answered" })
+                writeln!(
+                    out,
+                    "start {} {} {}",
+                    call.id,
+                    call.name,
+                    if tool.is_some() { "run" } else { "answered" }
+                )
             }
             ChatEvent::CallProgress { call_id, .. } => writeln!(out, "progress {call_id}"),
             ChatEvent::CallFinished { result, .. } => writeln!(
@@ -119,11 +131,14 @@ fn told(events: &[ChatEvent]) -> String {
                 result.content.text()
             ),
             ChatEvent::ClientCalls(calls) => {
-                let calls: Vec<String> = calls.iter().map(|call| format!("{} {}", call.id, call.name)).collect();
+                let calls: Vec<String> =
+                    calls.iter().map(|call| format!("{} {}", call.id, call.name)).collect();
                 writeln!(out, "client {}", calls.join(", "))
             }
             ChatEvent::Notice(text) => writeln!(out, "notice {text}"),
-            ChatEvent::Finished { reason, rounds, .. } => writeln!(out, "finished {} {rounds}", reason.name()),
+            ChatEvent::Finished { reason, rounds, .. } => {
+                writeln!(out, "finished {} {rounds}", reason.name())
+            }
             ChatEvent::Failed(error) => writeln!(out, "failed {error}"),
         };
     }
@@ -152,8 +167,10 @@ fn check_history(request: &ModelRequest) {
 
 #[test]
 fn a_text_answer_is_one_round() {
-    let (told, requests, done) =
-        play(setup(ToolCallStrategy::NativeApi), vec![vec![text("Hel"), text("lo"), end(FinishReason::Stop)]]);
+    let (told, requests, done) = play(
+        setup(ToolCallStrategy::NativeApi),
+        vec![vec![text("Hel"), text("lo"), end(FinishReason::Stop)]],
+    );
     assert_eq!(told, "text \"Hel\"\ntext \"lo\"\nfinished stop 1\n");
     assert_eq!(requests[0].tools.len(), 3);
     assert!(done.resume.is_none());
@@ -378,14 +395,19 @@ fn the_prompt_strategy_tells_tools_in_the_system_prompt_and_results_as_text() {
     let [_, _, Message::Assistant(said), Message::User(answer)] = &requests[1].messages[..] else {
         panic!("calls and results are text: {:?}", requests[1].messages)
     };
-    assert!(said.calls.is_empty() && said.content.text().contains("<tool_call>\n{\"name\": \"sky__weather\""));
+    assert!(
+        said.calls.is_empty() && said.content.text().contains("<tool_call>\n{\"name\": \"sky__weather\"")
+    );
     assert!(answer.content.text().starts_with("<tool_response>\n[sky__weather]\nok sky__weather"));
 }
 
 #[test]
 fn a_malformed_text_call_is_reported_and_not_swallowed() {
     let rounds = vec![
-        vec![text("<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": }}</tool_call>"), end(FinishReason::Stop)],
+        vec![
+            text("<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": }}</tool_call>"),
+            end(FinishReason::Stop),
+        ],
         vec![text("Sorry."), end(FinishReason::Stop)],
     ];
     let (told, requests, _) = play(setup(ToolCallStrategy::PromptBased), rounds);
@@ -416,7 +438,10 @@ fn auto_switches_to_the_prompt_when_the_upstream_has_no_tools() {
 fn a_failed_answer_runs_nothing() {
     let mut events = Vec::new();
     let mut ask = start(setup(ToolCallStrategy::PromptBased), &mut events);
-    ask.push(text("<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": \"Rome\"}}"), &mut events);
+    ask.push(
+        text("<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": \"Rome\"}}"),
+        &mut events,
+    );
     let error = ModelError::Garbled { url: "u".to_owned(), expected: "answer", found: "a cut".to_owned() };
     let done = ask.fail(error, &mut events);
     assert!(done.resume.is_none());
@@ -495,12 +520,15 @@ mod any_turn {
 
     fn delta() -> impl Strategy<Value = ModelDelta> {
         let names = prop::sample::select(vec!["sky__weather", "sky__time", "cli_upload", "nope"]);
-        let arguments = prop::sample::select(vec!["{\"city\":\"A\"}", "{\"city\":\"B\"}", "{}", "[", "", "{\"city\":1}"]);
+        let arguments =
+            prop::sample::select(vec!["{\"city\":\"A\"}", "{\"city\":\"B\"}", "{}", "[", "", "{\"city\":1}"]);
         let ids = prop::sample::select(vec!["", "a", "b", "c"]);
         prop_oneof![
             ".{0,12}".prop_map(|text| ModelDelta::Text(text)),
             (ids, names, arguments).prop_map(|(id, name, arguments)| call(id, name, arguments)),
-            Just(ModelDelta::Text("<tool_call>{\"name\":\"sky__time\",\"arguments\":{\"city\":\"C\"}}</tool_call>".to_owned())),
+            Just(ModelDelta::Text(
+                "<tool_call>{\"name\":\"sky__time\",\"arguments\":{\"city\":\"C\"}}</tool_call>".to_owned()
+            )),
         ]
     }
 

@@ -25,6 +25,8 @@ const SETTLE: Duration = Duration::from_millis(200);
 pub(super) struct Tail {
     bytes: Arc<Mutex<VecDeque<u8>>>,
     drained: CancellationToken,
+    /// Nobody reads on behalf of a child that is over, even if something it left behind holds the pipe.
+    over: CancellationToken,
 }
 
 impl Tail {
@@ -37,7 +39,10 @@ impl Tail {
         let tail = Self::default();
         let task = tail.clone();
         let server = server.to_owned();
-        tracker.spawn(async move { task.read(stderr, &server).await });
+        tracker.spawn(async move {
+            let over = task.over.clone();
+            over.run_until_cancelled(task.read(stderr, &server)).await;
+        });
         tail
     }
 
@@ -55,6 +60,11 @@ impl Tail {
             bytes.drain(..surplus);
         }
         self.drained.cancel();
+    }
+
+    /// Ends the reading.
+    pub(super) fn end(&self) {
+        self.over.cancel();
     }
 
     pub(super) async fn last_lines(&self) -> Vec<String> {

@@ -20,14 +20,18 @@ impl Sum {
     /// The sum that a sentence asks for, when it asks for one.
     pub(super) fn find(sentence: &str) -> Option<Self> {
         let mut text = sentence.to_lowercase();
-        for (word, sign) in [(" plus ", " + "), (" minus ", " - "), (" times ", " * "), (" divided by ", " / ")] {
+        for (word, sign) in
+            [(" plus ", " + "), (" minus ", " - "), (" times ", " * "), (" divided by ", " / ")]
+        {
             text = text.replace(word, sign);
         }
         let start = text.find(|c: char| c.is_ascii_digit() || c == '(')?;
         let expression = text[start..].trim().trim_end_matches(['=', '?', ' ']);
         let before = text[..start].trim().trim_end_matches('-').trim();
         let asked = before.is_empty()
-            || ["what is", "what's", "how much is", "calculate", "compute", "add", "sum"].iter().any(|words| before.ends_with(words));
+            || ["what is", "what's", "how much is", "calculate", "compute", "add", "sum"]
+                .iter()
+                .any(|words| before.ends_with(words));
         if !asked || !expression.contains(['+', '-', '*', '/']) {
             return None;
         }

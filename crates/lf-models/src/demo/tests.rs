@@ -101,12 +101,18 @@ fn it_says_once_that_it_is_no_language_model() {
 
 #[test]
 fn in_the_prompt_strategy_calls_are_written_as_text() {
-    let mut request =
-        ModelRequest { messages: vec![user("list the files")], tools: files().into(), ..ModelRequest::default() };
+    let mut request = ModelRequest {
+        messages: vec![user("list the files")],
+        tools: files().into(),
+        ..ModelRequest::default()
+    };
     request = lf_core::prompting::as_text(&request);
     let (text, calls, _) = said(request.messages, Vec::new());
     assert!(calls.is_empty());
-    assert_eq!(text, "<tool_call>\n{\"name\":\"fs__list_directory\",\"arguments\":{\"path\":\".\"}}\n</tool_call>\n");
+    assert_eq!(
+        text,
+        "<tool_call>\n{\"name\":\"fs__list_directory\",\"arguments\":{\"path\":\".\"}}\n</tool_call>\n"
+    );
 }
 
 #[test]

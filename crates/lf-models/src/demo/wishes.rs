@@ -52,7 +52,8 @@ pub(super) enum Wish {
     Sum(Sum),
 }
 
-const PATH: &[&str] = &["path", "directory", "dir", "folder", "file", "file_path", "filepath", "filename", "uri"];
+const PATH: &[&str] =
+    &["path", "directory", "dir", "folder", "file", "file_path", "filepath", "filename", "uri"];
 const TEXT: &[&str] = &["pattern", "query", "text", "q", "term", "search"];
 
 impl Wish {
@@ -80,7 +81,8 @@ type Values<'a> = &'a [(&'a [&'a str], Value)];
 fn pick(offers: &[Offer], words: &[&str], ways: &[Values<'_>]) -> Option<(String, Map<String, Value>)> {
     for word in words {
         // the shortest name is the plainest tool: `list` before `list_allowed_directories`
-        let mut fitting: Vec<&Offer> = offers.iter().filter(|offer| has_word(&offer.own_name(), word)).collect();
+        let mut fitting: Vec<&Offer> =
+            offers.iter().filter(|offer| has_word(&offer.own_name(), word)).collect();
         fitting.sort_by_key(|offer| offer.name.len());
         for way in ways {
             for offer in &fitting {
@@ -100,7 +102,9 @@ fn has_word(name: &str, word: &str) -> bool {
 /// The wishes of a message, in its order; "and" and ";" separate them.
 pub(super) fn wishes(question: &str) -> Vec<Wish> {
     let mut wishes = Vec::new();
-    for clause in question.split([';', '\n']).flat_map(|part| part.split(" and ")).flat_map(|p| p.split(", then ")) {
+    for clause in
+        question.split([';', '\n']).flat_map(|part| part.split(" and ")).flat_map(|p| p.split(", then "))
+    {
         if let Some(wish) = wish(clause) {
             wishes.push(wish);
         }
@@ -124,26 +128,36 @@ fn wish(clause: &str) -> Option<Wish> {
     {
         return target(clause).map(read_or_list);
     }
-    for words in ["what is in ", "what's in ", "what does ", "what is inside ", "contents of ", "content of "] {
+    for words in ["what is in ", "what's in ", "what does ", "what is inside ", "contents of ", "content of "]
+    {
         if let Some(rest) = after(words) {
             return target(rest).map(read_or_list);
         }
     }
-    if lower.contains("list") || lower.contains("what files") || lower.contains("which files") || lower.starts_with("ls") {
+    if lower.contains("list")
+        || lower.contains("what files")
+        || lower.contains("which files")
+        || lower.starts_with("ls")
+    {
         return Some(Wish::List(folder(clause)));
     }
     None
 }
 
 fn find_word(text: &str, word: &str) -> Option<usize> {
-    text.starts_with(word).then_some(word.len()).or_else(|| text.find(&format!(" {word} ")).map(|at| at + word.len() + 2))
+    text.starts_with(word)
+        .then_some(word.len())
+        .or_else(|| text.find(&format!(" {word} ")).map(|at| at + word.len() + 2))
 }
 
 fn search(clause: &str, lower: &str, at: usize) -> Option<Wish> {
     let start = lower[at..].find("for ").map_or(at, |offset| at + offset + "for ".len());
     let (text, place) = match lower[start..].rfind(" in ") {
         Some(offset) => (&clause[start..start + offset], folder(&clause[start + offset + 4..])),
-        None => (&clause[start..], lower[at..start].find(" in ").map_or_else(|| ".".to_owned(), |_| folder(&clause[at..start]))),
+        None => (
+            &clause[start..],
+            lower[at..start].find(" in ").map_or_else(|| ".".to_owned(), |_| folder(&clause[at..start])),
+        ),
     };
     let text = unquoted(text.trim());
     (!text.is_empty()).then(|| Wish::Search { text: text.to_owned(), place })
@@ -164,7 +178,22 @@ fn target(text: &str) -> Option<String> {
     if let Some(path) = path {
         return Some((*path).to_owned());
     }
-    let common = ["the", "a", "file", "folder", "directory", "my", "this", "that", "contents", "content", "of", "say", "here", "it"];
+    let common = [
+        "the",
+        "a",
+        "file",
+        "folder",
+        "directory",
+        "my",
+        "this",
+        "that",
+        "contents",
+        "content",
+        "of",
+        "say",
+        "here",
+        "it",
+    ];
     let named = words.iter().rev().find(|word| !common.contains(&word.to_lowercase().as_str()));
     Some(named.map_or_else(|| ".".to_owned(), |word| (*word).to_owned()))
 }
@@ -181,7 +210,8 @@ fn folder(text: &str) -> String {
 }
 
 fn clean(word: &str) -> &str {
-    word.trim_matches(|c: char| matches!(c, ',' | '?' | '!' | ':' | '"' | '\'' | '`' | '(' | ')')).trim_end_matches('.')
+    word.trim_matches(|c: char| matches!(c, ',' | '?' | '!' | ':' | '"' | '\'' | '`' | '(' | ')'))
+        .trim_end_matches('.')
 }
 
 fn quoted(text: &str) -> Option<&str> {

@@ -76,7 +76,11 @@ async fn answer(
     let events = events.take_until(shared.cut.clone().cancelled_owned());
     // the turn's own end comes before this one: a view ends with the first end it is told
     let events = events.chain(stream::once(async { ChatEvent::Failed(going_down()) }));
-    if view.stream { streamed(Box::pin(events), head, view).await } else { whole(Box::pin(events), &head).await }
+    if view.stream {
+        streamed(Box::pin(events), head, view).await
+    } else {
+        whole(Box::pin(events), &head).await
+    }
 }
 
 /// What every chunk of an answer says of it.

@@ -80,7 +80,9 @@ fn servers_of(app: &App, project: &Project) -> Response {
 }
 
 fn main_project(app: &App) -> Result<Arc<Project>, Refusal> {
-    app.project().cloned().ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
+    app.project()
+        .cloned()
+        .ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
 }
 
 #[derive(Deserialize)]
@@ -164,8 +166,11 @@ pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> R
 async fn run(app: &App, project: &Project, call: Execute, path: &str) -> Response {
     let Some(server) = project.servers.get(&call.server) else {
         let known: Vec<&str> = project.servers.keys().map(String::as_str).collect();
-        let what =
-            format!("Server not found: `{}` is not in `mcp.servers`, which has: {}", call.server, known.join(", "));
+        let what = format!(
+            "Server not found: `{}` is not in `mcp.servers`, which has: {}",
+            call.server,
+            known.join(", ")
+        );
         return reply::refusal(path, StatusCode::NOT_FOUND, &what);
     };
     let tools = app.pool.tools([(call.server.clone(), server.clone())]);
@@ -206,11 +211,12 @@ pub(super) async fn health(State(shared): State<Shared>) -> Response {
     }
     let summary: Vec<String> = components
         .iter()
-        .map(|part| format!("{}={}", part["name"].as_str().unwrap_or(""), part["status"].as_str().unwrap_or("")))
+        .map(|part| {
+            format!("{}={}", part["name"].as_str().unwrap_or(""), part["status"].as_str().unwrap_or(""))
+        })
         .collect();
-    let timestamp = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
+    let timestamp =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Json(json!({
         "status": status,
         "summary": summary.join(", "),
