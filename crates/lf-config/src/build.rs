@@ -100,7 +100,7 @@ fn models(root: &Node, names: &Names<'_>, context: &Context<'_>, report: &mut Re
     let mut seen = IndexMap::new();
     let all: Vec<&str> = list.items().iter().filter_map(|node| node.get("name")?.as_str()).collect();
     for node in list.items() {
-        check_references(node.get("fallback"), "model", all.iter().copied(), report);
+        check_references(node.get("fallback"), "model", &all, report);
         let Some(name) = unique_name(node, "model", &mut seen, report) else { continue };
         let model = model::read(&name, node, names, context, report);
         models.insert(name, model.map(Arc::new));
@@ -129,19 +129,16 @@ fn unique_name(
     Some(text)
 }
 
-fn check_references<'n>(
-    list: Option<&Node>,
-    kind: &str,
-    names: impl Iterator<Item = &'n str> + Clone,
-    report: &mut Report<'_>,
-) {
+fn check_references(list: Option<&Node>, kind: &str, names: &[&str], report: &mut Report<'_>) {
     for item in list.into_iter().flat_map(Node::items) {
         let Some(text) = item.as_str() else { continue };
-        if !names.clone().any(|name| name == text) {
+        if !names.contains(&text) {
             report
                 .error(&item.span, format!("unknown {kind} {}", quote(text)))
                 .label("not defined in this file")
-                .maybe_hint(did_you_mean(text, names.clone()).or_else(|| known(names.clone())));
+                .maybe_hint(
+                    did_you_mean(text, names.iter().copied()).or_else(|| known(names.iter().copied())),
+                );
         }
     }
 }

@@ -373,6 +373,14 @@ fn mismatch(pattern: &str, text: &str) -> Option<&'static str> {
         raw::NAME => {
             (is_name(text), "letters, digits, `.`, `_` and `-`, starting with a letter or digit, at most 63")
         }
+        raw::MODEL_NAME => {
+            let fits = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte));
+            let fits = fits && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.len() <= 128;
+            (
+                fits,
+                "letters, digits, `.`, `_`, `:`, `@` and `-`, starting with a letter or digit, at most 128",
+            )
+        }
         raw::LOOSE_NAME => {
             let fits = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
             (fits && (1..=128).contains(&text.len()), "letters, digits, `.`, `_` and `-`, at most 128")

@@ -194,7 +194,7 @@ pub(crate) struct Report<'a> {
 
 impl<'a> Report<'a> {
     pub(crate) fn new(source: &'a Source) -> Self {
-        let breaks = source.text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
+        let breaks = source.text.match_indices('\n').map(|(at, _)| at + 1);
         let line_starts = std::iter::once(0).chain(breaks).collect();
         let overflow = Diagnostic::new(Severity::Note, "");
         Self { source, line_starts, diagnostics: Vec::new(), errors: 0, left_out: 0, overflow }

@@ -60,6 +60,10 @@ impl Loaded {
 /// from; it should be absolute.
 pub fn parse(source: &Source, root: &Path, variables: &Variables<'_>) -> Result<Loaded, Rejected> {
     let mut report = diagnostic::Report::new(source);
+    if source.text.len() > load::MAX_BYTES {
+        report.error(&(0..0), format!("the file is larger than {} bytes", load::MAX_BYTES));
+        return Err(report.reject());
+    }
     let tree = node::read(&mut report).and_then(|tree| shape::modernise(tree, root, &mut report));
     let Some(mut tree) = tree else {
         if !report.has_errors() {

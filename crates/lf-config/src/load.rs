@@ -12,7 +12,7 @@ use crate::{Loaded, Rejected, Source, Variables, parse};
 pub const FILE_NAMES: [&str; 4] = ["llamafarm.yaml", "llamafarm.yml", "llamafarm.toml", "llamafarm.json"];
 
 /// A megabyte of configuration is a mistake or an attack.
-const MAX_BYTES: u64 = 1024 * 1024;
+pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, Error)]
 pub enum LoadError {
@@ -23,7 +23,7 @@ pub enum LoadError {
     #[error("{} is {what}, not a file", path.display())]
     NotAFile { path: PathBuf, what: &'static str },
     #[error("{} is larger than {limit} bytes", path.display())]
-    TooLarge { path: PathBuf, limit: u64 },
+    TooLarge { path: PathBuf, limit: usize },
     #[error("{} is not UTF-8 text (byte {at})", path.display())]
     NotText { path: PathBuf, at: usize },
     /// Displays as all diagnostics, rendered.
@@ -32,7 +32,7 @@ pub enum LoadError {
 }
 
 /// The nearest file from `start` upward, to the root of the repository (the directory with `.git`) or of the file
-/// system.
+/// system. `start` should be absolute: a relative path has no directories above its own.
 pub fn find(start: &Path) -> Result<PathBuf, LoadError> {
     for directory in start.ancestors() {
         let found =
@@ -58,12 +58,17 @@ pub fn load(path: &Path, process: impl Fn(&str) -> Option<String>) -> Result<Loa
     let root = directory
         .canonicalize()
         .map_err(|source| LoadError::Unreadable { path: directory.to_owned(), source })?;
-    let dotenv = match read(&directory.join(".env")) {
-        Ok(text) => Some(text),
-        Err(LoadError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+    // a virtual environment may have that name, and a password manager may serve it through a pipe
+    let (dotenv, problem) = match read(&directory.join(".env")) {
+        Ok(text) => (Some(text), None),
+        Err(LoadError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => (None, None),
+        Err(LoadError::NotAFile { what, .. }) => (None, Some(format!("`.env` is {what} and is not read"))),
         Err(error) => return Err(error),
     };
-    let variables = Variables::new(dotenv.as_deref(), process);
+    let mut variables = Variables::new(dotenv.as_deref(), process);
+    if let Some(problem) = problem {
+        variables.add_problem(problem);
+    }
     let source = Source { path: path.to_owned(), text };
     Ok(parse(&source, &root, &variables)?)
 }
@@ -78,8 +83,8 @@ fn read(path: &Path) -> Result<String, LoadError> {
     }
     let mut bytes = Vec::new();
     // the size may change between asking and reading
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_BYTES {
+    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > MAX_BYTES {
         return Err(LoadError::TooLarge { path: path.to_owned(), limit: MAX_BYTES });
     }
     String::from_utf8(bytes)

@@ -9,8 +9,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Names of projects, namespaces, MCP servers and models.
+/// Names of projects, namespaces and MCP servers.
 pub(crate) const NAME: &str = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
+/// Names of models: colons too, as in `llama3.1:8b`.
+pub(crate) const MODEL_NAME: &str = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$";
 /// Names of prompt sets and inline tools.
 pub(crate) const LOOSE_NAME: &str = r"^[A-Za-z0-9_.-]{1,128}$";
 /// Names of environment variables.
@@ -275,7 +277,7 @@ pub struct RawRuntime {
 #[schemars(title = "model")]
 pub struct RawModel {
     /// Name that clients use.
-    #[schemars(required, regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"))]
+    #[schemars(required, regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"))]
     pub name: Option<String>,
     /// For people; shown in lists.
     pub description: Option<String>,

@@ -7,10 +7,12 @@ use std::collections::{HashMap, HashSet};
 use crate::diagnostic::{Report, Span, quote};
 use crate::node::{Node, Value};
 
+type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
 /// Where variables come from: the project's `.env` first, then the process.
 pub struct Variables<'a> {
     dotenv: HashMap<String, String>,
-    process: Box<dyn Fn(&str) -> Option<String> + 'a>,
+    process: Box<Lookup<'a>>,
     problems: Vec<String>,
 }
 
@@ -34,6 +36,11 @@ impl<'a> Variables<'a> {
     /// A variable that is set and not empty.
     pub(crate) fn usual(&self, name: &str) -> Option<String> {
         self.get(name).filter(|value| !value.is_empty())
+    }
+
+    /// Something about `.env` that the reader of the file should know.
+    pub(crate) fn add_problem(&mut self, problem: String) {
+        self.problems.push(problem);
     }
 
     pub(crate) fn problems(&self) -> &[String] {

@@ -1,6 +1,7 @@
 //! One live connection to a server: opened with its first tool list, asked, and taken down.
 
 mod answer;
+mod link;
 mod listing;
 
 use std::future::Future;
@@ -12,35 +13,29 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use lf_core::McpServer;
 use lf_core::project::{StdioServer, Transport as Kind};
-use lf_core::tool::{ToolOutput, ToolProgress};
-use rmcp::model::{
-    CallToolRequestParams, CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest,
-    Implementation, ProtocolVersion, RequestId, ServerResult,
-};
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, Peer, PeerRequestOptions, RequestContext, RequestHandle,
-    RunningService, RunningServiceCancellationToken, ServiceError, serve_client_with_lifecycle_and_ct,
+    ClientInitializeError, ClientLifecycleMode, RequestContext, RunningService,
+    RunningServiceCancellationToken, serve_client_with_lifecycle_and_ct,
 };
 use rmcp::transport::Transport;
 use rmcp::{ClientHandler, ErrorData, RoleClient};
-use serde_json::{Map, Value};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::failure::{Failure, excerpt};
 use crate::spawn::{self, Launch, Process};
 use crate::sse::SseTransport;
-use crate::stdio::{MAX_LINE, OVERSIZED, StdioTransport};
+use crate::stdio::StdioTransport;
 use crate::tap::{Signals, Tap};
+pub(crate) use link::{AskError, Link};
 pub(crate) use listing::ToolList;
 
 /// For a child whose connection ended to report how it ended.
 const EXIT_GRACE: Duration = Duration::from_millis(500);
 /// For the library to close its side.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
-/// Bytes of one result over HTTP.
-const MAX_RESULT: usize = 16 * 1024 * 1024;
 
 /// What every connection needs from its pool.
 pub(crate) struct Surroundings {
@@ -58,38 +53,6 @@ pub(crate) struct Connection {
     closed: Shared<BoxFuture<'static, ()>>,
     process: Option<Process>,
     secrets: Vec<String>,
-}
-
-/// The side of a connection that calls go through; cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Link {
-    peer: Peer<RoleClient>,
-    pub(crate) signals: Arc<Signals>,
-    tracker: TaskTracker,
-    pub(crate) about: Arc<About>,
-}
-
-/// What the server said of itself.
-#[derive(Debug, PartialEq)]
-pub(crate) struct About {
-    pub(crate) protocol: String,
-    /// Name and version.
-    pub(crate) server: Option<(String, String)>,
-}
-
-/// Why a request got no usable answer.
-#[derive(Debug)]
-pub(crate) enum AskError {
-    Timeout(Duration),
-    /// The connection ended before the answer.
-    Closed,
-    /// The request could not be sent.
-    Unsent(Failure),
-    Refused {
-        message: String,
-        code: i64,
-    },
-    TooLarge(usize),
 }
 
 impl Connection {
@@ -282,7 +245,9 @@ fn describe_handshake(error: &ClientInitializeError) -> Broken {
         ClientInitializeError::ConnectionClosed(_) => {
             Broken::silent("closed the connection before it answered `initialize`")
         }
-        ClientInitializeError::TransportError { .. } => Broken::silent("`initialize` could not be sent to it"),
+        ClientInitializeError::TransportError { .. } => {
+            Broken::silent("`initialize` could not be sent to it")
+        }
         ClientInitializeError::JsonRpcError(error) => {
             Broken::told(Failure::new(format!("refused `initialize`: {}", excerpt(&error.message, 200))))
         }
@@ -338,158 +303,14 @@ impl ClientHandler for Client {
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
-    #[expect(deprecated, reason = "the library would answer with an empty list: a capability we do not declare")]
+    #[expect(
+        deprecated,
+        reason = "the library would answer with an empty list: a capability we do not declare"
+    )]
     fn list_roots(
         &self,
         _context: RequestContext<RoleClient>,
     ) -> impl Future<Output = Result<rmcp::model::ListRootsResult, ErrorData>> + Send + '_ {
         std::future::ready(Err(ErrorData::method_not_found::<rmcp::model::ListRootsRequestMethod>()))
-    }
-}
-
-impl Link {
-    fn new(
-        running: &RunningService<RoleClient, Client>,
-        signals: Arc<Signals>,
-        tracker: TaskTracker,
-    ) -> Self {
-        let peer = running.peer().clone();
-        let about = peer.peer_info().map(|info| About {
-            protocol: info.protocol_version.to_string(),
-            server: info.server_info.as_ref().map(|server| (server.name.clone(), server.version.clone())),
-        });
-        let about = about.unwrap_or(About { protocol: String::new(), server: None });
-        Self { peer, signals, tracker, about: Arc::new(about) }
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.peer.is_transport_closed()
-    }
-
-    /// Runs a tool. `limit` starts anew with each report of progress; `total` bounds it all. Dropping the future
-    /// tells the server that the call is cancelled.
-    pub(crate) async fn call(
-        &self,
-        tool: &str,
-        arguments: &Map<String, Value>,
-        (limit, total): (Duration, Duration),
-        progress: &(dyn Fn(ToolProgress) + Send + Sync),
-    ) -> Result<ToolOutput, AskError> {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
-        let request = ClientRequest::CallToolRequest(rmcp::model::CallToolRequest::new(params));
-        let result = self.ask(request, (limit, total), progress).await?;
-        answer::output(&result)
-    }
-
-    async fn ask(
-        &self,
-        request: ClientRequest,
-        (limit, total): (Duration, Duration),
-        progress: &(dyn Fn(ToolProgress) + Send + Sync),
-    ) -> Result<ServerResult, AskError> {
-        let now = Instant::now();
-        let end = now + total;
-        let mut idle_end = now + limit;
-        let sending = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options());
-        let mut handle: RequestHandle<RoleClient> = match timeout_at(idle_end.min(end), sending).await {
-            Ok(Ok(handle)) => handle,
-            Ok(Err(error)) => return Err(ask_error(error, &self.signals)),
-            Err(_) => return Err(AskError::Timeout(limit)),
-        };
-        let mut reports = self.signals.progress(handle.progress_token.clone());
-        let mut cancel = CancelOnDrop { link: self, id: Some(handle.id.clone()) };
-        let mut last = f64::NEG_INFINITY;
-        let mut report = |update: ToolProgress| {
-            // The protocol wants it to increase; what does not was overtaken.
-            if update.progress > last {
-                last = update.progress;
-                progress(update);
-            }
-        };
-        let answer = loop {
-            tokio::select! {
-                biased;
-                Some(update) = reports.receiver.recv() => {
-                    idle_end = Instant::now() + limit;
-                    report(update);
-                }
-                answer = &mut handle.rx => break answer,
-                () = sleep_until(idle_end.min(end)) => {
-                    return Err(AskError::Timeout(if end < idle_end { total } else { limit }));
-                }
-            }
-        };
-        cancel.id = None;
-        while let Ok(update) = reports.receiver.try_recv() {
-            report(update);
-        }
-        answer.map_err(|_| AskError::Closed)?.map_err(|error| ask_error(error, &self.signals))
-    }
-
-    /// What to tell of a server that did not answer a request of ours.
-    pub(crate) fn failure_of(&self, error: AskError, what: &str) -> Failure {
-        match error {
-            AskError::Timeout(_) => unanswered(what),
-            AskError::Closed => {
-                let trouble = self.signals.trouble();
-                trouble.unwrap_or_else(|| Failure::new(format!("closed the connection at {what}")))
-            }
-            AskError::Unsent(failure) => failure,
-            AskError::Refused { message, code } => {
-                Failure::new(format!("refused {what}: {message} (code {code})"))
-            }
-            AskError::TooLarge(limit) => {
-                Failure::new(format!("answered {what} with more than {limit} bytes"))
-            }
-        }
-    }
-}
-
-fn ask_error(error: ServiceError, signals: &Signals) -> AskError {
-    match error {
-        ServiceError::McpError(error) if error.code == OVERSIZED => AskError::TooLarge(MAX_LINE),
-        ServiceError::McpError(error) => {
-            AskError::Refused { message: excerpt(&error.message, 2_000), code: i64::from(error.code.0) }
-        }
-        ServiceError::TransportSend(error) => {
-            let failure = signals.trouble().unwrap_or_else(|| Failure::new(excerpt(&error.error.to_string(), 200)));
-            if is_oversized(&failure) { AskError::TooLarge(MAX_RESULT) } else { AskError::Unsent(failure) }
-        }
-        ServiceError::TransportClosed if signals.trouble().as_ref().is_some_and(is_oversized) => {
-            AskError::TooLarge(MAX_RESULT)
-        }
-        ServiceError::Timeout { timeout } => AskError::Timeout(timeout),
-        ServiceError::TransportClosed => AskError::Closed,
-        other => AskError::Refused { message: excerpt(&other.to_string(), 200), code: -32_603 },
-    }
-}
-
-/// The library has the same words for a body and for an event that is too large.
-fn is_oversized(failure: &Failure) -> bool {
-    failure.reason.contains("exceeded the maximum size")
-}
-
-/// Tells the server that nobody waits for this request any more.
-struct CancelOnDrop<'a> {
-    link: &'a Link,
-    id: Option<RequestId>,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        const SEND_LIMIT: Duration = Duration::from_secs(5);
-        let Some(id) = self.id.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let peer = self.link.peer.clone();
-        self.link.tracker.spawn_on(
-            async move {
-                let params = CancelledNotificationParam::new(
-                    Some(id),
-                    Some("the caller does not wait any longer".to_owned()),
-                );
-                let _ = timeout(SEND_LIMIT, peer.notify_cancelled(params)).await;
-            },
-            &runtime,
-        );
     }
 }

@@ -40,9 +40,9 @@ impl fmt::Display for Failure {
 
 /// One line of at most `limit` characters without control characters: what a peer sent is shown to people.
 pub(crate) fn excerpt(text: &str, limit: usize) -> String {
-    let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut line: String = clean.clone().take(limit).collect();
-    if clean.skip(limit).next().is_some() {
+    let mut clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut line: String = clean.by_ref().take(limit).collect();
+    if clean.next().is_some() {
         line.push('…');
     }
     line.trim().to_owned()

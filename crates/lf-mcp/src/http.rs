@@ -293,7 +293,8 @@ pub(crate) fn describe_status(status: StatusCode, body: &str) -> Failure {
 }
 
 fn needs_credentials(status: StatusCode) -> Failure {
-    let said = if status == StatusCode::FORBIDDEN { "refuses these credentials" } else { "needs credentials" };
+    let said =
+        if status == StatusCode::FORBIDDEN { "refuses these credentials" } else { "needs credentials" };
     Failure::hinted(
         format!("answered {status}: it {said}"),
         "set `headers`, such as `Authorization: 'Bearer ${env:API_TOKEN}'`, to what the server expects",

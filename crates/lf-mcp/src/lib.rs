@@ -29,7 +29,7 @@ pub use failure::Failure;
 pub use files::{FilesError, serve_files};
 pub use pool::{PeerName, PoolOptions, ServerState, SessionPool};
 pub use project_tools::{ProjectTools, ServerReport};
-pub use spawn::kill_all;
+pub use spawn::{adopt_orphans, kill_all};
 
 #[cfg(test)]
 mod tests;

@@ -50,12 +50,23 @@ impl PoolOptions {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerState {
     /// The file cannot be used as it is.
-    Disabled { reason: String },
+    Disabled {
+        reason: String,
+    },
     /// Not started, or to be started anew by the next use.
-    Idle { last_error: Option<Failure> },
+    Idle {
+        last_error: Option<Failure>,
+    },
     Connecting,
-    Ready { protocol: String, peer: Option<PeerName>, tools: usize },
-    Failed { failure: Failure, retry_in: Duration },
+    Ready {
+        protocol: String,
+        peer: Option<PeerName>,
+        tools: usize,
+    },
+    Failed {
+        failure: Failure,
+        retry_in: Duration,
+    },
     /// Shut down.
     Closed,
 }
@@ -217,12 +228,7 @@ fn describe(state: State) -> ServerState {
         State::Connecting => ServerState::Connecting,
         State::Ready(live) => ServerState::Ready {
             protocol: live.link.about.protocol.clone(),
-            peer: live
-                .link
-                .about
-                .server
-                .clone()
-                .map(|(name, version)| PeerName { name, version }),
+            peer: live.link.about.server.clone().map(|(name, version)| PeerName { name, version }),
             tools: live.known_tools().len(),
         },
         State::Failed { failure, next } => {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use indexmap::IndexMap;
+use lf_core::McpServer;
 use lf_core::project::Disabled;
 use lf_core::tool::{
     BoxFuture, Catalogue, ServerDown, Tool, ToolContent, ToolError, ToolOutput, ToolProgress, ToolRef,
     ToolSource,
 };
-use lf_core::McpServer;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -261,7 +261,9 @@ impl ToolSource for ProjectTools {
             let result = self.run(tool, arguments, progress).await;
             let (server, name, elapsed) = (&*tool.server, &*tool.name, started.elapsed());
             match &result {
-                Ok(output) => tracing::debug!(server, tool = name, ?elapsed, is_error = output.is_error, "tool ran"),
+                Ok(output) => {
+                    tracing::debug!(server, tool = name, ?elapsed, is_error = output.is_error, "tool ran")
+                }
                 Err(error) => tracing::warn!(server, tool = name, ?elapsed, error = %error, "tool failed"),
             }
             result

@@ -126,6 +126,7 @@ impl Session {
     async fn run(&self, surroundings: Arc<Surroundings>, idle: Duration) {
         let closing = self.closing.clone();
         let mut backoff = Backoff::default();
+        let server = self.server.name.as_str();
         loop {
             let wanted = tokio::select! {
                 () = self.wanted.notified() => true,
@@ -138,15 +139,7 @@ impl Session {
             if matches!(&*self.state.borrow(), State::Failed { next, .. } if Instant::now() < *next) {
                 continue;
             }
-            self.state.send_replace(State::Connecting);
-            let started = Instant::now();
-            let opened = tokio::select! {
-                opened = Connection::open(&self.server, &surroundings) => opened,
-                () = closing.cancelled() => break,
-            };
-            // What was wanted until now is served by this start.
-            let _ = self.wanted.notified().now_or_never();
-            let server = self.server.name.as_str();
+            let Some(opened) = self.open(&surroundings).await else { break };
             let (connection, list) = match opened {
                 Ok(opened) => opened,
                 Err(failure) => {
@@ -156,29 +149,38 @@ impl Session {
                     continue;
                 }
             };
+            backoff.started();
+            let End::Lost(failure) = self.live(connection, list, idle, &surroundings).await else { break };
+            tracing::warn!(server, error = %failure, "MCP session ended");
+            self.state.send_replace(match backoff.died() {
+                Duration::ZERO => State::Idle(Some(failure)),
+                delay => State::Failed { failure, next: Instant::now() + delay },
+            });
+        }
+        self.state.send_replace(State::Closed);
+    }
+
+    /// Opens a connection; `None` when the session is closed meanwhile.
+    async fn open(&self, surroundings: &Surroundings) -> Option<Result<(Connection, ToolList), Failure>> {
+        self.state.send_replace(State::Connecting);
+        let started = Instant::now();
+        let opened = tokio::select! {
+            opened = Connection::open(&self.server, surroundings) => opened,
+            () = self.closing.cancelled() => return None,
+        };
+        // What was wanted until now is served by this start.
+        let _ = self.wanted.notified().now_or_never();
+        if let Ok((connection, list)) = &opened {
             tracing::info!(
-                server,
+                server = self.server.name,
                 transport = self.server.transport.name(),
                 protocol = connection.link.about.protocol,
                 tools = list.tools.len(),
                 elapsed = ?started.elapsed(),
                 "MCP server is ready"
             );
-            backoff.started();
-            match self.live(connection, list, idle, &surroundings).await {
-                End::Closing => break,
-                End::Lost(failure) => {
-                    tracing::warn!(server, error = %failure, "MCP session ended");
-                    let delay = backoff.died();
-                    let state = match delay {
-                        Duration::ZERO => State::Idle(Some(failure)),
-                        delay => State::Failed { failure, next: Instant::now() + delay },
-                    };
-                    self.state.send_replace(state);
-                }
-            }
         }
-        self.state.send_replace(State::Closed);
+        Some(opened)
     }
 
     async fn live(

@@ -13,10 +13,12 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_util::task::TaskTracker;
@@ -73,11 +75,14 @@ pub(crate) fn spawn(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| spawn_failure(&error, &launch.command, &program))?;
-    let Some(leader) = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw) else {
-        return Err(Failure::new(format!("`{}` ended before it was started", launch.command)));
-    };
-    with_registry(|registry| registry.insert(leader.as_raw(), Vec::new()));
+    // Under the lock, so that no sweep takes the new child for an orphan.
+    let (mut child, leader) = with_registry(|registry| {
+        let child = command.spawn()?;
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).ok_or(io::ErrorKind::NotFound)?;
+        registry.insert(leader, Vec::new());
+        Ok((child, Pid::from_raw(leader)))
+    })
+    .map_err(|error: io::Error| spawn_failure(&error, &launch.command, &program))?;
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let mut process = Process { child, leader, tail: Tail::default() };
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
@@ -119,8 +124,24 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         kill_tree(self.leader);
-        with_registry(|registry| registry.remove(&self.leader.as_raw()));
+        with_registry(|registry| {
+            registry.remove(&self.leader.as_raw());
+            // With no server left, every orphan is one that a server left behind.
+            if registry.is_empty() && ADOPTING.load(Ordering::Acquire) {
+                kill_orphans();
+            }
+        });
         self.tail.end();
+    }
+}
+
+/// Makes this process the parent of what servers leave behind by forking twice, and has it killed once the last server
+/// is stopped. For a program all of whose children are MCP servers: any other child would be killed as well.
+pub fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    match nix::sys::prctl::set_child_subreaper(true) {
+        Ok(()) => ADOPTING.store(true, Ordering::Release),
+        Err(error) => tracing::debug!(%error, "orphans of MCP servers will not be found"),
     }
 }
 
@@ -129,6 +150,9 @@ pub fn kill_all() {
     let leaders: Vec<i32> = with_registry(|registry| registry.keys().copied().collect());
     for leader in leaders {
         kill_tree(Pid::from_raw(leader));
+    }
+    if ADOPTING.load(Ordering::Acquire) {
+        kill_orphans();
     }
 }
 
@@ -144,6 +168,8 @@ pub(crate) fn ending(status: ExitStatus) -> String {
 /// Process group leaders that were started and not yet taken down, with what is known to descend from them.
 /// A static, because the second signal must find them without any other part still working.
 static REGISTRY: Mutex<BTreeMap<i32, Vec<Member>>> = Mutex::new(BTreeMap::new());
+
+static ADOPTING: AtomicBool = AtomicBool::new(false);
 
 fn with_registry<T>(action: impl FnOnce(&mut BTreeMap<i32, Vec<Member>>) -> T) -> T {
     action(&mut REGISTRY.lock().unwrap_or_else(PoisonError::into_inner))
@@ -165,6 +191,22 @@ fn signal_tree(leader: Pid, signal: Signal) {
     let _ = killpg(leader, signal);
     for member in tree::members(leader.as_raw(), &remember(leader)) {
         let _ = kill(Pid::from_raw(member.pid), signal);
+    }
+}
+
+/// Kills and reaps our children that nobody started here. Their own children become ours in turn.
+fn kill_orphans() {
+    const PASSES: usize = 8;
+    for _ in 0..PASSES {
+        let orphans = tree::children_of_ours();
+        if orphans.is_empty() {
+            return;
+        }
+        for member in orphans {
+            let pid = Pid::from_raw(member.pid);
+            let _ = kill(pid, Signal::SIGKILL);
+            let _ = waitpid(pid, None);
+        }
     }
 }
 

@@ -69,7 +69,11 @@ pub(crate) fn names(catalogue: &Catalogue) -> Vec<&str> {
     catalogue.tools.iter().map(|tool| &*tool.id.name).collect()
 }
 
-pub(crate) async fn call(tools: &ProjectTools, name: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+pub(crate) async fn call(
+    tools: &ProjectTools,
+    name: &str,
+    arguments: Value,
+) -> Result<ToolOutput, ToolError> {
     call_with(tools, name, arguments, &|_| {}).await
 }
 
@@ -124,7 +128,8 @@ async fn fifty_callers_of_two_projects_cause_one_connect() {
     let catalogues = join_all((0..50).map(|n| list(if n % 2 == 0 { &one } else { &two }))).await;
     assert!(catalogues.iter().all(|catalogue| names(catalogue).contains(&"echo")));
     assert_eq!(lines(&starts).len(), 1);
-    let ready = matches!(&one.reports()[0].state, ServerState::Ready { protocol, .. } if protocol == "2025-11-25");
+    let ready =
+        matches!(&one.reports()[0].state, ServerState::Ready { protocol, .. } if protocol == "2025-11-25");
     assert!(ready, "{:?}", one.reports());
     pool.shutdown().await;
     assert!(!is_running(&lines(&starts)[0]));
@@ -373,7 +378,9 @@ async fn an_unknown_kind_of_content_does_not_cost_the_rest() {
     let tools = tools(&pool, peer("-", ""));
     let output = call(&tools, "odd", json!({})).await.unwrap();
     assert!(output.is_error);
-    assert!(matches!(output.content.as_slice(), [ToolContent::Other(_), ToolContent::Text(text)] if text == "seen"));
+    assert!(
+        matches!(output.content.as_slice(), [ToolContent::Other(_), ToolContent::Text(text)] if text == "seen")
+    );
 }
 
 #[tokio::test]

@@ -235,3 +235,6 @@ fn parameters(model: &Model, request: Map<String, Value>) -> Map<String, Value> 
     parameters.extend(model.extra_body.iter().map(|(key, value)| (key.clone(), value.clone())));
     parameters
 }
+
+#[cfg(test)]
+mod tests;

@@ -215,3 +215,6 @@ impl Resumes {
         ids.filter_map(|id| self.0.get(&id).map(|resume| (id, resume))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

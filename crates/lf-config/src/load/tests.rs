@@ -31,6 +31,16 @@ fn the_dotenv_beside_the_file_is_read_and_the_root_is_its_directory() {
 }
 
 #[test]
+fn a_directory_called_dotenv_is_passed_over_with_a_warning() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("llamafarm.yaml");
+    fs::write(&path, FILE).expect("written");
+    fs::create_dir(directory.path().join(".env")).expect("created");
+    let loaded = load(&path, |_| Some("gpt-4".to_owned())).expect("loads");
+    assert_eq!(loaded.diagnostics[0].message, "`.env` is a directory and is not read");
+}
+
+#[test]
 fn what_is_no_file_is_refused_without_waiting() {
     let start = Instant::now();
     let directory = tempfile::tempdir().expect("a directory");

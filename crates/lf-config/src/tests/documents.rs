@@ -388,6 +388,9 @@ fn every_pattern_of_the_schema_is_one_the_checks_know() {
     patterns(&schema(), &mut found);
     assert!(found.len() > 5);
     for pattern in found {
-        assert!([raw::NAME, raw::LOOSE_NAME, raw::VARIABLE].contains(&pattern.as_str()), "{pattern}");
+        assert!(
+            [raw::NAME, raw::MODEL_NAME, raw::LOOSE_NAME, raw::VARIABLE].contains(&pattern.as_str()),
+            "{pattern}"
+        );
     }
 }

@@ -61,6 +61,7 @@ fn a_flood_of_values_or_mistakes_is_bounded() {
 
 #[test]
 fn a_large_file_is_refused_before_it_is_parsed() {
+    refused_soon("text", &"x".repeat(10_000_000));
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("llamafarm.yaml");
     std::fs::write(&path, "x: y\n".repeat(2_000_000)).expect("written");

@@ -139,13 +139,10 @@ impl Reader {
     /// The text has ended: closes at most `missing` containers whose last member is complete, and nothing else.
     ///
     /// # Errors
-    /// [`Unreadable::Incomplete`]; the reader can still go on then.
+    /// [`Unreadable::Incomplete`].
     pub fn finish(&mut self, missing: usize) -> Result<(), Unreadable> {
-        if self.state == State::Bare {
-            let unfit = Unreadable::Invalid { at: 0, problem: "a bare word is no value" };
-            if self.end_bare().is_err() {
-                return Err(unfit);
-            }
+        if self.state == State::Bare && self.end_bare().is_err() {
+            return Err(Unreadable::Incomplete { in_string: false });
         }
         let allowed = if self.balance == Balance::Even { missing } else { 0 };
         if self.state == State::After && self.frames.len() <= allowed {

@@ -90,9 +90,18 @@ impl<'a> Window<'a> {
         match (close, open) {
             (Seen::Yes(length), _) => Tail::Close(length),
             (_, Seen::Yes(_)) => Tail::Open,
-            (Seen::More, _) if self.ended.is_some() => Tail::CutClose,
+            (Seen::More, _) if self.closes_at_end(rest) => Tail::CutClose,
             (Seen::More, _) | (_, Seen::More) if self.ended.is_none() => Tail::More,
             _ => Tail::Other,
+        }
+    }
+
+    /// Whether the start of a closing tag at the end of the text is one. After a cut it has to be unmistakable.
+    fn closes_at_end(&self, rest: &str) -> bool {
+        match self.ended {
+            None => false,
+            Some(TextEnd::Clean) => true,
+            Some(TextEnd::Cut) => rest.len() > "</".len(),
         }
     }
 

@@ -26,7 +26,10 @@ pub(super) fn output(result: &ServerResult) -> Result<ToolOutput, AskError> {
 }
 
 fn not_a_result() -> AskError {
-    AskError::Refused { message: "it answered with something that is not a tool result".into(), code: -32_603 }
+    AskError::Refused {
+        message: "it answered with something that is not a tool result".into(),
+        code: -32_603,
+    }
 }
 
 fn content(block: Value) -> ToolContent {

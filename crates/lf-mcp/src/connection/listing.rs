@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lf_core::tool::{Tool, ToolRef};
 use lf_core::McpServer;
+use lf_core::tool::{Tool, ToolRef};
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -50,14 +50,18 @@ impl Link {
             }
         }
         if cursor.is_some() {
-            tracing::warn!(server = server.name, tools = pages.tools.len(), "the tool list is too long and was cut");
+            tracing::warn!(
+                server = server.name,
+                tools = pages.tools.len(),
+                "the tool list is too long and was cut"
+            );
         }
         Ok(ToolList { tools: Arc::new(pages.finish(previous)), listed: Instant::now() })
     }
 
     async fn page(&self, cursor: Option<String>, limit: Duration) -> Result<Value, AskError> {
-        let mut request = ListToolsRequest::default();
-        request.params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        let request = ListToolsRequest { params, ..ListToolsRequest::default() };
         let request = ClientRequest::ListToolsRequest(request);
         let result = self.ask(request, (limit, limit), &|_| {}).await?;
         Ok(serde_json::to_value(&result).unwrap_or_default())
@@ -88,11 +92,15 @@ impl<'a> Pages<'a> {
         for tool in tools {
             if self.is_full() {
                 let server = self.server.name.as_str();
-                tracing::warn!(server, limit = MAX_TOOLS, "the server has too many tools; the rest is left out");
+                tracing::warn!(
+                    server,
+                    limit = MAX_TOOLS,
+                    "the server has too many tools; the rest is left out"
+                );
                 return Ok(None);
             }
             self.seen += 1;
-            self.add_tool(tool);
+            self.add_tool(&tool);
         }
         let next = page.get("nextCursor").and_then(Value::as_str).filter(|cursor| !cursor.is_empty());
         let Some(next) = next else { return Ok(None) };
@@ -103,7 +111,7 @@ impl<'a> Pages<'a> {
         Ok(None)
     }
 
-    fn add_tool(&mut self, tool: Value) {
+    fn add_tool(&mut self, tool: &Value) {
         let server = self.server.name.as_str();
         let Some(name) = tool.get("name").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
             tracing::warn!(server, "a tool without a name is left out");

@@ -84,7 +84,8 @@ impl Shelf {
         if skipped < offset - 1 {
             return Err(format!("`{path}` has only {skipped} lines; line {offset} was asked for"));
         }
-        let part = read_lines(&mut reader, lines.unwrap_or(usize::MAX)).map_err(|error| trouble(path, &error))?;
+        let part =
+            read_lines(&mut reader, lines.unwrap_or(usize::MAX)).map_err(|error| trouble(path, &error))?;
         let mut text = part.text;
         if let Some(more) = part.more {
             let next = offset + part.lines;
@@ -108,7 +109,7 @@ impl Shelf {
         if metadata.is_file() {
             search.file(self, &start);
         } else {
-            search.directories(self, start).map_err(|error| trouble(path, &error))?;
+            search.directories(self, &start).map_err(|error| trouble(path, &error))?;
         }
         Ok(search.into_text(pattern))
     }
@@ -223,8 +224,8 @@ struct Search {
 
 impl Search {
     /// Breadth first, without following links: they could lead in circles.
-    fn directories(&mut self, shelf: &Shelf, start: PathBuf) -> io::Result<()> {
-        let mut waiting = VecDeque::from([start.clone()]);
+    fn directories(&mut self, shelf: &Shelf, start: &Path) -> io::Result<()> {
+        let mut waiting = VecDeque::from([start.to_owned()]);
         while let Some(path) = waiting.pop_front() {
             let entries = match shelf.dir.read_dir(&path) {
                 Ok(entries) => entries,
@@ -237,10 +238,8 @@ impl Search {
                 let name = entry.file_name();
                 let below = if path == Path::new(".") { PathBuf::from(&name) } else { path.join(&name) };
                 match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => {
-                        if !LEFT_OUT.iter().any(|left_out| name == *left_out) {
-                            waiting.push_back(below);
-                        }
+                    Ok(kind) if kind.is_dir() && !LEFT_OUT.iter().any(|left_out| name == *left_out) => {
+                        waiting.push_back(below);
                     }
                     Ok(kind) if kind.is_file() => self.file(shelf, &below),
                     _ => {}

@@ -134,7 +134,8 @@ async fn wrong_arguments_are_told_and_an_unknown_tool_is_refused() {
 
 #[tokio::test]
 async fn a_missing_directory_is_refused_before_anything_is_served() {
-    let error = serve_files_on(Path::new("/no/such"), tokio::io::empty(), tokio::io::sink()).await.unwrap_err();
+    let error =
+        serve_files_on(Path::new("/no/such"), tokio::io::empty(), tokio::io::sink()).await.unwrap_err();
     assert_eq!(error.to_string(), "`/no/such` cannot be opened as a directory");
     let here = tempfile::tempdir().unwrap();
     serve_files_on(here.path(), tokio::io::empty(), tokio::io::sink()).await.unwrap();

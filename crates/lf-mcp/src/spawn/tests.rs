@@ -43,8 +43,14 @@ async fn a_child_sees_exactly_the_safe_list_what_it_inherits_and_what_the_file_s
     stdout.read_to_string(&mut text).await.unwrap();
     let mut seen: Vec<&str> = text.lines().collect();
     seen.sort_unstable();
-    let expected =
-        ["HOME=/home/me", "LANG=C", "PATH=/usr/bin:/bin", "SSH_AUTH_SOCK=/run/agent", "TERM=xterm", "TOKEN=t"];
+    let expected = [
+        "HOME=/home/me",
+        "LANG=C",
+        "PATH=/usr/bin:/bin",
+        "SSH_AUTH_SOCK=/run/agent",
+        "TERM=xterm",
+        "TOKEN=t",
+    ];
     assert_eq!(seen, expected);
     process.stop().await;
 }

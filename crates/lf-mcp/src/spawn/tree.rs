@@ -46,6 +46,13 @@ pub(super) fn members(leader: i32, known: &[Member]) -> Vec<Member> {
     all.iter().filter(|process| pids.contains(&process.pid) && process.alive).map(Status::member).collect()
 }
 
+/// The direct children of this process that are alive.
+pub(super) fn children_of_ours() -> Vec<Member> {
+    let me = i32::try_from(std::process::id()).unwrap_or_default();
+    let children = processes().into_iter().filter(|process| process.parent == me && process.alive);
+    children.map(|process| process.member()).collect()
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Status {
     pid: i32,

@@ -14,7 +14,9 @@ pub(super) enum Line {
     /// Without its line end.
     Whole(Vec<u8>),
     /// Longer than the limit. `id` is that of the answer it was, where it can be told.
-    TooLong { id: Option<RequestId> },
+    TooLong {
+        id: Option<RequestId>,
+    },
     End,
 }
 

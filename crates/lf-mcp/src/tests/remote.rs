@@ -68,7 +68,8 @@ async fn a_session_that_the_server_forgot_is_renewed_inside_the_call() {
 #[tokio::test]
 async fn a_forgotten_session_is_also_told_by_a_400_without_an_id() {
     renews(|_| {
-        let error = json!({"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request"}, "id": null});
+        let error =
+            json!({"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request"}, "id": null});
         Reply::new(400, "application/json", error.to_string())
     })
     .await;
@@ -94,7 +95,8 @@ async fn what_a_wrong_server_answers_is_told_with_a_hint() {
     let (reason, hint) = down_with(|_| Reply::new(401, "text/plain", "")).await;
     assert_eq!(reason, "answered 401 Unauthorized: it needs credentials");
     assert!(hint.unwrap().contains("headers"));
-    let (reason, _) = down_with(|_| Reply::new(401, "text/plain", "").with("www-authenticate", "Bearer")).await;
+    let (reason, _) =
+        down_with(|_| Reply::new(401, "text/plain", "").with("www-authenticate", "Bearer")).await;
     assert_eq!(reason, "answered 401 Unauthorized: it needs credentials");
     let (reason, _) = down_with(|_| Reply::new(403, "text/plain", "")).await;
     assert_eq!(reason, "answered 403 Forbidden: it refuses these credentials");
@@ -106,7 +108,10 @@ async fn what_a_wrong_server_answers_is_told_with_a_hint() {
     let (reason, _) = down_with(|_| Reply::new(200, "text/html", "<h1>hi</h1>")).await;
     assert_eq!(reason, "answered with `text/html` instead of MCP");
     let (reason, _) = down_with(|_| Reply::nothing()).await;
-    assert!(reason.starts_with("the connection to URL/ was cut off") || reason.starts_with("no answer"), "{reason}");
+    assert!(
+        reason.starts_with("the connection to URL/ was cut off") || reason.starts_with("no answer"),
+        "{reason}"
+    );
 }
 
 #[tokio::test]
@@ -151,7 +156,10 @@ async fn a_server_that_went_away_is_down_and_not_empty() {
     assert_eq!(names(&list(&tools).await), ["echo"]);
     peer.stop().await;
     let lost = call(&tools, "echo", json!({})).await;
-    assert!(matches!(&lost, Err(ToolError::Lost { reason, .. }) if reason.starts_with("Connection refused")), "{lost:?}");
+    assert!(
+        matches!(&lost, Err(ToolError::Lost { reason, .. }) if reason.starts_with("Connection refused")),
+        "{lost:?}"
+    );
     let reason = down(&tools).await;
     assert_eq!(reason, format!("Connection refused: nothing listens at {url}/"));
     assert!(tools.hint(NAME).unwrap().contains("base_url"));
@@ -215,12 +223,16 @@ async fn an_event_stream_that_ends_fails_the_call_and_is_opened_anew() {
 
 #[tokio::test]
 async fn an_event_without_end_is_cut_off() {
-    let peer = Peer::start(with_stream("/message?s=1", |_| Some(format!("data: {}", "x".repeat(5 << 20))))).await;
+    let peer =
+        Peer::start(with_stream("/message?s=1", |_| Some(format!("data: {}", "x".repeat(5 << 20))))).await;
     let pool = pool();
     let tools = tools(&pool, sse(&peer.url));
     list(&tools).await;
     let lost = call(&tools, "echo", json!({})).await;
-    assert!(matches!(&lost, Err(ToolError::Lost { reason, .. }) if reason.contains("larger than")), "{lost:?}");
+    assert!(
+        matches!(&lost, Err(ToolError::Lost { reason, .. }) if reason.contains("larger than")),
+        "{lost:?}"
+    );
 }
 
 #[tokio::test]

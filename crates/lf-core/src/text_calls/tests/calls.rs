@@ -95,7 +95,7 @@ fn a_problem_is_told_to_the_model_in_a_fragment() {
     let pieces = scan(r#"<tool_call>{"name": "f", "arguments": {"a": 5" }}</tool_call>"#);
     assert_eq!(
         problems(&pieces),
-        ["expected `,` or a closing bracket after the value at character 36 of the call"]
+        ["expected `,` or a closing bracket after the value at character 35 of the call"]
     );
 }
 
@@ -161,6 +161,7 @@ fn what_the_limit_cut_is_never_run() {
     assert_eq!((calls(&pieces).len(), problems(&pieces).len()), (1, 1));
     // the closing tag had begun: the call itself was complete
     assert_eq!(calls(&scan_pieces([whole, "</tool"], TextEnd::Cut)).len(), 1);
+    assert_eq!(calls(&scan_pieces([whole, "<"], TextEnd::Cut)).len(), 0);
 }
 
 #[test]

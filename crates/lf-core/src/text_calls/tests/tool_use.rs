@@ -67,6 +67,7 @@ fn a_block_without_server_or_tool_or_readable_arguments_is_reported() {
 #[test]
 fn what_the_limit_cut_is_never_run() {
     let whole = "<tool_use><server>s</server><tool>t</tool><arguments>{\"a\": 1}</arguments>";
+    assert_eq!(calls(&scan_pieces([whole, "</tool_us"], TextEnd::Cut)).len(), 1);
     for end in "<tool_use>".len()..=whole.len() {
         assert_eq!(calls(&scan_pieces([&whole[..end]], TextEnd::Cut)), [] as [&str; 0], "{}", &whole[..end]);
     }

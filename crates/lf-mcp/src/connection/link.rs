@@ -1,0 +1,203 @@
+//! The side of a connection that calls go through.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lf_core::tool::{ToolOutput, ToolProgress};
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, RequestId,
+    ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError};
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio_util::task::TaskTracker;
+
+use super::{Client, answer, unanswered};
+use crate::failure::{Failure, excerpt};
+use crate::stdio::{MAX_LINE, OVERSIZED};
+use crate::tap::Signals;
+
+/// Bytes of one result over HTTP.
+const MAX_RESULT: usize = 16 * 1024 * 1024;
+
+/// The side of a connection that calls go through; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Link {
+    peer: Peer<RoleClient>,
+    pub(crate) signals: Arc<Signals>,
+    tracker: TaskTracker,
+    pub(crate) about: Arc<About>,
+}
+
+/// What the server said of itself.
+#[derive(Debug, PartialEq)]
+pub(crate) struct About {
+    pub(crate) protocol: String,
+    /// Name and version.
+    pub(crate) server: Option<(String, String)>,
+}
+
+/// Why a request got no usable answer.
+#[derive(Debug)]
+pub(crate) enum AskError {
+    Timeout(Duration),
+    /// The connection ended before the answer.
+    Closed,
+    /// The request could not be sent.
+    Unsent(Failure),
+    Refused {
+        message: String,
+        code: i64,
+    },
+    TooLarge(usize),
+}
+
+impl Link {
+    pub(super) fn new(
+        running: &RunningService<RoleClient, Client>,
+        signals: Arc<Signals>,
+        tracker: TaskTracker,
+    ) -> Self {
+        let peer = running.peer().clone();
+        let about = peer.peer_info().map(|info| About {
+            protocol: info.protocol_version.to_string(),
+            server: info.server_info.as_ref().map(|server| (server.name.clone(), server.version.clone())),
+        });
+        let about = about.unwrap_or(About { protocol: String::new(), server: None });
+        Self { peer, signals, tracker, about: Arc::new(about) }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.peer.is_transport_closed()
+    }
+
+    /// Runs a tool. `limit` starts anew with each report of progress; `total` bounds it all. Dropping the future
+    /// tells the server that the call is cancelled.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        (limit, total): (Duration, Duration),
+        progress: &(dyn Fn(ToolProgress) + Send + Sync),
+    ) -> Result<ToolOutput, AskError> {
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let result = self.ask(request, (limit, total), progress).await?;
+        answer::output(&result)
+    }
+
+    pub(super) async fn ask(
+        &self,
+        request: ClientRequest,
+        (limit, total): (Duration, Duration),
+        progress: &(dyn Fn(ToolProgress) + Send + Sync),
+    ) -> Result<ServerResult, AskError> {
+        let now = Instant::now();
+        let end = now + total;
+        let mut idle_end = now + limit;
+        let sending = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+        let mut handle: RequestHandle<RoleClient> = match timeout_at(idle_end.min(end), sending).await {
+            Ok(Ok(handle)) => handle,
+            Ok(Err(error)) => return Err(ask_error(error, &self.signals)),
+            Err(_) => return Err(AskError::Timeout(limit)),
+        };
+        let mut reports = self.signals.progress(handle.progress_token.clone());
+        let mut cancel = CancelOnDrop { link: self, id: Some(handle.id.clone()) };
+        let mut last = f64::NEG_INFINITY;
+        let mut report = |update: ToolProgress| {
+            // The protocol wants it to increase; what does not was overtaken.
+            if update.progress > last {
+                last = update.progress;
+                progress(update);
+            }
+        };
+        let answer = loop {
+            tokio::select! {
+                biased;
+                Some(update) = reports.receiver.recv() => {
+                    idle_end = Instant::now() + limit;
+                    report(update);
+                }
+                answer = &mut handle.rx => break answer,
+                () = sleep_until(idle_end.min(end)) => {
+                    return Err(AskError::Timeout(if end < idle_end { total } else { limit }));
+                }
+            }
+        };
+        cancel.id = None;
+        while let Ok(update) = reports.receiver.try_recv() {
+            report(update);
+        }
+        answer.map_err(|_| AskError::Closed)?.map_err(|error| ask_error(error, &self.signals))
+    }
+
+    /// What to tell of a server that did not answer a request of ours.
+    pub(crate) fn failure_of(&self, error: AskError, what: &str) -> Failure {
+        match error {
+            AskError::Timeout(_) => unanswered(what),
+            AskError::Closed => {
+                let trouble = self.signals.trouble();
+                trouble.unwrap_or_else(|| Failure::new(format!("closed the connection at {what}")))
+            }
+            AskError::Unsent(failure) => failure,
+            AskError::Refused { message, code } => {
+                Failure::new(format!("refused {what}: {message} (code {code})"))
+            }
+            AskError::TooLarge(limit) => {
+                Failure::new(format!("answered {what} with more than {limit} bytes"))
+            }
+        }
+    }
+}
+
+fn ask_error(error: ServiceError, signals: &Signals) -> AskError {
+    match error {
+        ServiceError::McpError(error) if error.code == OVERSIZED => AskError::TooLarge(MAX_LINE),
+        ServiceError::McpError(error) => {
+            AskError::Refused { message: excerpt(&error.message, 2_000), code: i64::from(error.code.0) }
+        }
+        ServiceError::TransportSend(error) => {
+            let failure =
+                signals.trouble().unwrap_or_else(|| Failure::new(excerpt(&error.error.to_string(), 200)));
+            if is_oversized(&failure) { AskError::TooLarge(MAX_RESULT) } else { AskError::Unsent(failure) }
+        }
+        ServiceError::TransportClosed if signals.trouble().as_ref().is_some_and(is_oversized) => {
+            AskError::TooLarge(MAX_RESULT)
+        }
+        ServiceError::Timeout { timeout } => AskError::Timeout(timeout),
+        ServiceError::TransportClosed => AskError::Closed,
+        other => AskError::Refused { message: excerpt(&other.to_string(), 200), code: -32_603 },
+    }
+}
+
+/// The library has the same words for a body and for an event that is too large.
+fn is_oversized(failure: &Failure) -> bool {
+    failure.reason.contains("exceeded the maximum size")
+}
+
+/// Tells the server that nobody waits for this request any more.
+struct CancelOnDrop<'a> {
+    link: &'a Link,
+    id: Option<RequestId>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        const SEND_LIMIT: Duration = Duration::from_secs(5);
+        let Some(id) = self.id.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let peer = self.link.peer.clone();
+        self.link.tracker.spawn_on(
+            async move {
+                let params = CancelledNotificationParam::new(
+                    Some(id),
+                    Some("the caller does not wait any longer".to_owned()),
+                );
+                let _ = timeout(SEND_LIMIT, peer.notify_cancelled(params)).await;
+            },
+            &runtime,
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! In a process of its own, because adopting orphans is for the whole process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lf_core::McpServer;
+use lf_core::project::{StdioServer, ToolFilter, Transport};
+use lf_core::tool::ToolSource as _;
+use lf_mcp::{PoolOptions, SessionPool};
+
+#[tokio::test]
+async fn a_daemon_that_forked_twice_is_gone_after_the_last_server_is_stopped() {
+    lf_mcp::adopt_orphans();
+    let directory = tempfile::tempdir().unwrap();
+    let pids = directory.path().join("pids");
+    let script = format!("(setsid sh -c 'echo $$ > {0}; exec sleep 1000' &) ; exit 1", pids.display());
+    let server = McpServer {
+        name: "daemon".to_owned(),
+        transport: Transport::Stdio(StdioServer {
+            command: "sh".to_owned(),
+            args: vec!["-c".into(), script.into()],
+            env: Vec::new(),
+            inherit_env: Vec::new(),
+            cwd: PathBuf::from("/"),
+        }),
+        tools: ToolFilter::default(),
+        timeout: Duration::from_secs(5),
+        max_timeout: Duration::from_secs(5),
+        startup_timeout: Duration::from_secs(20),
+        required: false,
+    };
+    let program = std::env::current_exe().unwrap();
+    let pool = SessionPool::new(PoolOptions::new(std::env::vars().collect(), program));
+    let tools = pool.tools([("daemon".to_owned(), Ok(Arc::new(server)))]);
+    let listed = tools.list(&["daemon".to_owned()]).await;
+    assert!(listed.down[0].reason.starts_with("exited with status 1"), "{listed:?}");
+    pool.shutdown().await;
+    lf_mcp::kill_all();
+    let pid = std::fs::read_to_string(&pids).unwrap_or_default();
+    let end = Instant::now() + Duration::from_secs(5);
+    while !pid.is_empty() && PathBuf::from(format!("/proc/{}", pid.trim())).exists() {
+        assert!(Instant::now() < end, "process {pid} is still there");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,192 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::stream;
+use lf_core::message::Prose;
+use lf_core::project::{Limits, ToolCallStrategy};
+use lf_core::tool::{BoxFuture, Catalogue, Tool, ToolContent};
+use lf_core::tool_set::empty_schema;
+use lf_core::turn::{Setup, start};
+use lf_core::{Arguments, DeltaStream, FinishReason, Message, ModelDelta, ModelRequest, ToolSet};
+use serde_json::{Map, Value};
+use tokio::sync::Barrier;
+
+use super::*;
+
+/// Answers the first ask with these calls, every further one with "done".
+struct Model {
+    calls: Vec<&'static str>,
+    asked: AtomicUsize,
+    /// Answers nothing, ever, and counts when that is given up.
+    silent: Option<Arc<AtomicUsize>>,
+}
+
+impl ModelProvider for Model {
+    fn stream(&self, _: &ModelRequest) -> DeltaStream {
+        if let Some(given_up) = self.silent.clone() {
+            let guard = OnDrop(given_up);
+            return Box::pin(stream::once(async move {
+                let _guard = guard;
+                std::future::pending().await
+            }));
+        }
+        let mut deltas = Vec::new();
+        let mut reason = FinishReason::Stop;
+        if self.asked.fetch_add(1, Ordering::SeqCst) == 0 {
+            reason = FinishReason::ToolCalls;
+            for (at, name) in self.calls.iter().enumerate() {
+                deltas.push(Ok(ModelDelta::Call(ToolCall {
+                    id: format!("c{at}"),
+                    name: format!("s__{name}"),
+                    arguments: Arguments::parse("{}"),
+                    rest: Map::new(),
+                })));
+            }
+        } else {
+            deltas.push(Ok(ModelDelta::Text("done".to_owned())));
+        }
+        deltas.push(Ok(ModelDelta::Finish { reason, raw: None }));
+        Box::pin(stream::iter(deltas))
+    }
+}
+
+struct OnDrop(Arc<AtomicUsize>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// `meet` waits until so many calls run at the same time; `hang` never answers and counts when it is dropped.
+struct Tools {
+    meeting: Barrier,
+    dropped: Arc<AtomicUsize>,
+}
+
+impl ToolSource for Tools {
+    fn list<'a>(&'a self, _: &'a [String]) -> BoxFuture<'a, Catalogue> {
+        Box::pin(async { Catalogue::default() })
+    }
+
+    fn call<'a>(
+        &'a self,
+        tool: &'a ToolRef,
+        _: &'a Map<String, Value>,
+        progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            progress(ToolProgress { progress: 1.0, total: None, message: None });
+            match &*tool.name {
+                "hang" => {
+                    let _guard = OnDrop(self.dropped.clone());
+                    std::future::pending().await
+                }
+                _ => {
+                    self.meeting.wait().await;
+                    let content = vec![ToolContent::Text("met".to_owned())];
+                    Ok(ToolOutput { content, ..ToolOutput::default() })
+                }
+            }
+        })
+    }
+}
+
+struct Bench {
+    dropped: Arc<AtomicUsize>,
+    given_up: Arc<AtomicUsize>,
+}
+
+fn turn(
+    calls: Vec<&'static str>,
+    silent: bool,
+    limits: Limits,
+) -> (Bench, impl Stream<Item = ChatEvent> + Send + 'static) {
+    let tool = |name: &str| {
+        Tool::new(ToolRef { server: "s".into(), name: name.into() }, None, empty_schema())
+    };
+    let catalogue = Catalogue { tools: vec![tool("meet"), tool("hang")], down: Vec::new() };
+    let bench = Bench { dropped: Arc::default(), given_up: Arc::default() };
+    let turn_timeout = limits.turn_timeout;
+    let meeting = Barrier::new(calls.len().max(1));
+    let setup = Setup {
+        id: "0123456789abcdef0123456789abcdef".to_owned(),
+        model: "m".to_owned(),
+        request: ModelRequest {
+            messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],
+            ..ModelRequest::default()
+        },
+        tools: ToolSet::new(&catalogue, &[], &[]),
+        strategy: ToolCallStrategy::NativeApi,
+        limits,
+    };
+    let model =
+        Model { calls, asked: AtomicUsize::new(0), silent: silent.then(|| bench.given_up.clone()) };
+    let mut events = Vec::new();
+    let ask = start(setup, &mut events);
+    let with = Drive {
+        model: "m".to_owned(),
+        provider: Arc::new(model),
+        tools: Arc::new(Tools { meeting, dropped: bench.dropped.clone() }),
+        turn_timeout,
+        remember: Box::new(|_| {}),
+    };
+    (bench, drive(events, ask, with))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_calls_of_a_round_run_side_by_side() {
+    let (_, events) = turn(vec!["meet", "meet", "meet"], false, Limits { repeat_calls: 9, ..Limits::default() });
+    let events: Vec<ChatEvent> = events.collect().await;
+    let finished = events.iter().filter(|event| matches!(event, ChatEvent::CallFinished { .. })).count();
+    assert_eq!(finished, 3, "each waits for the other two");
+    assert!(events.iter().any(|event| matches!(event, ChatEvent::CallProgress { .. })));
+    assert!(matches!(events.last(), Some(ChatEvent::Finished { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_parallel_calls_holds() {
+    let limits = Limits { parallel_calls: 1, repeat_calls: 9, turn_timeout: Duration::from_secs(5), ..Limits::default() };
+    let (_, events) = turn(vec!["meet", "meet"], false, limits);
+    let events: Vec<ChatEvent> = events.collect().await;
+    assert!(
+        matches!(events.last(), Some(ChatEvent::Failed(ModelError::Timeout { .. }))),
+        "two that wait for each other cannot both run: {events:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_stream_cancels_the_running_tools() {
+    let (bench, events) = turn(vec!["hang"], false, Limits::default());
+    let mut events = Box::pin(events);
+    while let Some(event) = events.next().await {
+        if matches!(event, ChatEvent::CallProgress { .. }) {
+            break;
+        }
+    }
+    assert_eq!(bench.dropped.load(Ordering::SeqCst), 0);
+    drop(events);
+    assert_eq!(bench.dropped.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_stream_cancels_the_models_request() {
+    let (bench, events) = turn(Vec::new(), true, Limits::default());
+    let mut events = Box::pin(events);
+    assert!(matches!(events.next().await, Some(ChatEvent::Started { .. })));
+    let waiting = tokio::time::timeout(Duration::from_secs(1), events.next()).await;
+    assert!(waiting.is_err(), "the model is silent");
+    drop(events);
+    assert_eq!(bench.given_up.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_has_a_limit_of_time_and_cancels_what_still_runs() {
+    let limits = Limits { turn_timeout: Duration::from_secs(7), ..Limits::default() };
+    let (bench, events) = turn(vec!["hang"], false, limits);
+    let events: Vec<ChatEvent> = events.collect().await;
+    let Some(ChatEvent::Failed(ModelError::Timeout { limit, .. })) = events.last() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(*limit, Duration::from_secs(7));
+    assert_eq!(bench.dropped.load(Ordering::SeqCst), 1);
+}

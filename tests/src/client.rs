@@ -1,0 +1,194 @@
+//! A plain HTTP client for tests: what is on the wire, without an SDK's opinion.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::runtime::block_on;
+
+/// A whole response.
+#[derive(Debug)]
+pub struct Response {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub text: String,
+}
+
+impl Response {
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    /// The body, after a 200.
+    #[track_caller]
+    pub fn ok(&self) -> Value {
+        assert_eq!(self.status, 200, "{self:?}");
+        self.json()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+fn client() -> reqwest::Client {
+    // No pool: a test that closes a connection closes it.
+    let builder = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
+    block_on(async { builder.timeout(Duration::from_secs(60)).build().expect("a client") })
+}
+
+pub fn get(url: &str) -> Response {
+    request("GET", url, &[], None)
+}
+
+pub fn post(url: &str, body: &Value) -> Response {
+    request("POST", url, &[], Some(body.to_string()))
+}
+
+/// Any request; a body is sent as JSON.
+pub fn request(method: &str, url: &str, headers: &[(&str, &str)], body: Option<String>) -> Response {
+    let request = build(method, url, headers, body);
+    block_on(async {
+        let response = request.send().await.expect("an answer");
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Response { status, headers, text: response.text().await.expect("a whole answer") }
+    })
+}
+
+fn build(method: &str, url: &str, headers: &[(&str, &str)], body: Option<String>) -> reqwest::RequestBuilder {
+    let method = Method::from_bytes(method.as_bytes()).expect("a method");
+    let mut request = client().request(method, url);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    if let Some(body) = body {
+        request = request.header("content-type", "application/json").body(body);
+    }
+    request
+}
+
+/// One event of a stream, without its `data:`.
+pub type Event = String;
+
+/// A streamed chat; dropping it closes the connection.
+pub struct Events {
+    pub status: u16,
+    stream: BoxStream<'static, reqwest::Result<bytes::Bytes>>,
+    buffer: BytesMut,
+}
+
+/// Posts, and reads the answer's events one by one.
+pub fn stream(url: &str, body: &Value) -> Events {
+    let request = build("POST", url, &[], Some(body.to_string()));
+    block_on(async {
+        let response = request.send().await.expect("an answer");
+        let status = response.status().as_u16();
+        Events { status, stream: response.bytes_stream().boxed(), buffer: BytesMut::new() }
+    })
+}
+
+impl Events {
+    /// The next event's data; `None` at the end, also at a bad end.
+    pub fn next_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(at) = self.buffer.windows(2).position(|two| two == b"\n\n") {
+                let block = self.buffer.split_to(at + 2);
+                let block = String::from_utf8_lossy(&block).into_owned();
+                let data: Vec<&str> = block
+                    .lines()
+                    .filter_map(|line| line.strip_prefix("data:"))
+                    .map(str::trim_start)
+                    .collect();
+                if data.is_empty() {
+                    continue;
+                }
+                return Some(data.join("\n"));
+            }
+            match block_on(self.stream.next()) {
+                Some(Ok(bytes)) => self.buffer.extend_from_slice(&bytes),
+                _ => return None,
+            }
+        }
+    }
+
+    /// Reads until an event for which this is true.
+    #[track_caller]
+    pub fn until(&mut self, what: &str, mut found: impl FnMut(&Value) -> bool) -> Value {
+        loop {
+            let event = self.next_event().unwrap_or_else(|| panic!("the stream ended before {what}"));
+            let value: Value = serde_json::from_str(&event).unwrap_or_default();
+            if found(&value) {
+                return value;
+            }
+        }
+    }
+
+    /// Everything that is left.
+    pub fn rest(mut self) -> Vec<Event> {
+        std::iter::from_fn(move || self.next_event()).collect()
+    }
+}
+
+/// A chat request with one user message.
+pub fn chat(text: &str) -> Value {
+    json!({"model": "assistant", "messages": [{"role": "user", "content": text}]})
+}
+
+/// The same, to be streamed.
+pub fn streamed_chat(text: &str) -> Value {
+    json!({
+        "model": "assistant",
+        "messages": [{"role": "user", "content": text}],
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    })
+}
+
+/// A streamed answer put together.
+#[derive(Debug, Default, PartialEq)]
+pub struct Assembled {
+    pub ids: Vec<String>,
+    pub text: String,
+    pub finish_reasons: Vec<String>,
+    /// Deltas of calls, as they came.
+    pub calls: Vec<Value>,
+    pub usage: Option<Value>,
+    /// Names of the `lf` events.
+    pub progress: Vec<String>,
+    pub errors: Vec<Value>,
+    pub done: bool,
+}
+
+/// Reads OpenAI chunks.
+pub fn assemble(events: &[Event]) -> Assembled {
+    let mut whole = Assembled::default();
+    for event in events {
+        if event == "[DONE]" {
+            whole.done = true;
+            continue;
+        }
+        let chunk: Value = serde_json::from_str(event).unwrap_or_else(|error| panic!("{error} in {event}"));
+        if !chunk["error"].is_null() {
+            whole.errors.push(chunk["error"].clone());
+        }
+        if let Some(id) = chunk["id"].as_str()
+            && !whole.ids.iter().any(|known| known == id)
+        {
+            whole.ids.push(id.to_owned());
+        }
+        let choice = &chunk["choices"][0];
+        whole.text.push_str(choice["delta"]["content"].as_str().unwrap_or_default());
+        whole.calls.extend(choice["delta"]["tool_calls"].as_array().into_iter().flatten().cloned());
+        whole.finish_reasons.extend(choice["finish_reason"].as_str().map(str::to_owned));
+        if chunk["usage"].is_object() {
+            whole.usage = Some(chunk["usage"].clone());
+        }
+        whole.progress.extend(chunk["lf"]["event"].as_str().map(str::to_owned));
+    }
+    whole
+}

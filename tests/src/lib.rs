@@ -1,0 +1,33 @@
+//! The test kit: scripted peers that check what they are sent, the built `lf` program in a project of its own,
+//! and what is needed to wait without sleeping.
+//!
+//! Tests are plain functions; the peers live on one runtime of the kit's own ([`runtime`]).
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test kit: a broken expectation is a failed test, and it starts the programs under test"
+)]
+
+pub mod runtime;
+
+pub mod wait;
+
+pub mod scripted_model;
+
+pub mod scripted_mcp;
+
+pub mod program;
+
+pub mod project;
+
+pub mod processes;
+
+pub mod client;
+
+pub mod peers;
+
+pub mod corpus;

@@ -1,0 +1,144 @@
+//! What a scripted MCP server is told.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The behaviour of one server, as JSON: the first argument after the transport, or a file as `@FILE`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Script {
+    pub tools: Vec<ScriptedTool>,
+    /// Further tools, named `tool_000`, `tool_001`, …
+    pub count: usize,
+    /// A line for each thing that happens: `start PID`, `initialize`, `list`, `call NAME ARGUMENTS`, `done NAME`,
+    /// `cancelled NAME`, `eof`, `sigterm`, `grandchild PID`.
+    pub log: Option<PathBuf>,
+    /// Never answers anything.
+    pub silent: bool,
+    /// Exits with this status at once.
+    pub exit: Option<i32>,
+    /// Exits on a method it does not know, as some servers do when they are probed.
+    pub exit_on_unknown: bool,
+    /// Lines of nonsense on stdout before anything else.
+    pub garbage: usize,
+    /// Bytes on stderr, without a newline, before anything else.
+    pub stderr_flood: usize,
+    /// A line on stderr.
+    pub stderr: Option<String>,
+    /// Stays when stdin ends.
+    pub ignore_eof: bool,
+    pub ignore_sigterm: bool,
+    /// Processes it starts and leaves behind.
+    pub grandchildren: usize,
+    /// Puts them into a session, and so a process group, of their own.
+    pub grandchild_setsid: bool,
+    /// Tools per page; 0: one page.
+    pub page_size: usize,
+    /// Every page names a next one.
+    pub endless_pages: bool,
+    /// The same cursor each time.
+    pub same_cursor: bool,
+    /// Lists only when this file exists.
+    pub list_gate: Option<PathBuf>,
+    /// 401 for requests without this header.
+    pub require_header: Option<(String, String)>,
+    pub session: Session,
+    /// Of `http` and `sse`; otherwise any that is free.
+    pub port: Option<u16>,
+}
+
+/// How an `http` server treats sessions.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Session {
+    /// The session is forgotten after that many calls, once.
+    pub expires_after: Option<usize>,
+    /// Answers an unknown session with 400 and an error without an id, instead of 404.
+    pub expired_is_400: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedTool {
+    pub name: String,
+    #[serde(default)]
+    pub description: Option<String>,
+    #[serde(default)]
+    pub schema: Option<Value>,
+    #[serde(default)]
+    pub act: Act,
+}
+
+/// What a call does.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Act {
+    /// Its arguments as text.
+    #[default]
+    Echo,
+    Text(String),
+    /// A result that is an error.
+    Fail(String),
+    /// An error of the protocol.
+    Refuse(i64, String),
+    /// Never ends.
+    Hang,
+    /// Waits until this file exists.
+    Gate(PathBuf),
+    /// Waits until that many such calls are running at the same time.
+    Together(usize),
+    /// Reports progress this many times, then answers.
+    Progress(usize),
+    /// Exits in the middle of the call.
+    Exit(i32),
+    /// Exits in the middle of the call unless this file exists, and makes it.
+    ExitOnce(PathBuf),
+    /// A text of that many bytes.
+    Big(usize),
+    /// One line of that many bytes that is no message, then the answer.
+    HugeLine(usize),
+    /// That many lines of nonsense on stdout, then the answer.
+    Garbage(usize),
+    /// Its environment, as a JSON object.
+    Environment,
+    /// Says that the list of tools has changed; it then has one more, `late`.
+    Change,
+    /// These content items.
+    Content(Vec<Value>),
+}
+
+impl ScriptedTool {
+    pub fn new(name: &str, act: Act) -> Self {
+        Self { name: name.to_owned(), description: None, schema: None, act }
+    }
+
+    /// With this JSON Schema of its arguments.
+    pub fn schema(mut self, schema: Value) -> Self {
+        self.schema = Some(schema);
+        self
+    }
+
+    pub(super) fn declaration(&self) -> Value {
+        let description = self.description.clone().unwrap_or_else(|| format!("Scripted tool {}", self.name));
+        let schema = self.schema.clone().unwrap_or_else(|| json!({"type": "object", "properties": {}}));
+        json!({"name": self.name, "description": description, "inputSchema": schema})
+    }
+}
+
+impl Script {
+    /// Tools that echo.
+    pub fn echoing(names: &[&str]) -> Self {
+        Self::with(names.iter().map(|name| ScriptedTool::new(name, Act::Echo)))
+    }
+
+    pub fn with(tools: impl IntoIterator<Item = ScriptedTool>) -> Self {
+        Self { tools: tools.into_iter().collect(), ..Self::default() }
+    }
+
+    /// As the program reads it.
+    pub fn to_argument(&self) -> String {
+        serde_json::to_string(self).expect("a script is JSON")
+    }
+}

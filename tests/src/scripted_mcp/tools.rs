@@ -1,0 +1,146 @@
+//! Running tools.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::script::Act;
+use super::{Outbox, Outgoing, Server, envelope};
+
+/// A one-pixel PNG.
+pub(super) const PIXEL: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// How a call ended, for the log: "cancelled" unless it is told otherwise.
+struct Ending {
+    server: Arc<Server>,
+    name: String,
+    how: &'static str,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.server.note(&format!("{} {}", self.how, self.name));
+    }
+}
+
+/// Looks for a file until it is there. It is made by a test, which has no other way to reach this process.
+pub(super) async fn file_exists(path: &Path) {
+    while !path.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+impl Server {
+    pub(super) async fn call(self: &Arc<Self>, message: Value, outbox: &Outbox) -> Option<Value> {
+        let id = message["id"].clone();
+        let name = message["params"]["name"].as_str().unwrap_or_default().to_owned();
+        self.note(&format!("call {name} {}", message["params"]["arguments"]));
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let Some(tool) = self.all_tools().into_iter().find(|tool| tool.name == name) else {
+            return Some(envelope(&id, Err((-32602, format!("unknown tool {name}")))));
+        };
+        let mut ending = Ending { server: self.clone(), name, how: "cancelled" };
+        let result = self.act(&tool.act, &message["params"], outbox).await;
+        ending.how = "done";
+        Some(envelope(&id, result))
+    }
+
+    async fn act(
+        self: &Arc<Self>,
+        act: &Act,
+        params: &Value,
+        outbox: &Outbox,
+    ) -> Result<Value, (i64, String)> {
+        let text = |text: String| Ok(json!({"content": [{"type": "text", "text": text}]}));
+        match act {
+            Act::Echo => text(params["arguments"].to_string()),
+            Act::Text(words) => text(words.clone()),
+            Act::Fail(words) => Ok(json!({"content": [{"type": "text", "text": words}], "isError": true})),
+            Act::Refuse(code, words) => Err((*code, words.clone())),
+            Act::Hang => std::future::pending().await,
+            Act::Gate(path) => {
+                file_exists(path).await;
+                text("let through".to_owned())
+            }
+            Act::Together(count) => {
+                self.meet(*count).await;
+                text(format!("{count} at once"))
+            }
+            Act::Progress(count) => {
+                report(*count, params, outbox).await;
+                text(format!("after {count} reports"))
+            }
+            Act::Exit(status) => std::process::exit(*status),
+            Act::ExitOnce(marker) => {
+                if !marker.exists() {
+                    std::fs::write(marker, "").expect("the marker can be written");
+                    std::process::exit(1);
+                }
+                text("second time".to_owned())
+            }
+            Act::Big(size) => text("x".repeat(*size)),
+            Act::HugeLine(size) => {
+                let mut line = vec![b'x'; *size];
+                line.push(b'\n');
+                let _ = outbox.send(Outgoing::Raw(line));
+                text("after a huge line".to_owned())
+            }
+            Act::Garbage(lines) => {
+                let _ = outbox.send(Outgoing::Raw(b"this is no message\n".repeat(*lines)));
+                text("after garbage".to_owned())
+            }
+            Act::Environment => {
+                let all: BTreeMap<String, String> = std::env::vars().collect();
+                text(json!(all).to_string())
+            }
+            Act::Change => {
+                self.changed.store(true, Ordering::SeqCst);
+                self.announce("notifications/tools/list_changed");
+                text("changed".to_owned())
+            }
+            Act::Content(items) => {
+                let items: Vec<Value> = items.iter().map(with_pixel).collect();
+                Ok(json!({"content": items}))
+            }
+        }
+    }
+
+    /// Waits until `count` calls are in here at the same time.
+    async fn meet(&self, count: usize) {
+        let mut here = self.together.subscribe();
+        self.together.send_modify(|present| *present += 1);
+        let _ = here.wait_for(|present| *present >= count).await;
+    }
+}
+
+/// `"data": "pixel"` stands for an image.
+fn with_pixel(item: &Value) -> Value {
+    let mut item = item.clone();
+    if item["data"] == "pixel" {
+        item["data"] = json!(PIXEL);
+    }
+    item
+}
+
+async fn report(count: usize, params: &Value, outbox: &Outbox) {
+    let token = params["_meta"]["progressToken"].clone();
+    if token.is_null() {
+        return;
+    }
+    for number in 1..=count {
+        let params = json!({
+            "progressToken": token,
+            "progress": number,
+            "total": count,
+            "message": format!("step {number} of {count}"),
+        });
+        let message = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+        let _ = outbox.send(Outgoing::Message(message));
+        tokio::task::yield_now().await;
+    }
+}
