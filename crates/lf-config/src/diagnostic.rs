@@ -169,10 +169,11 @@ fn one_line<'a>(text: &'a str, span: &Span) -> (&'a str, Span) {
     let start = floor(text, span.start);
     let end = floor(text, span.end.max(start));
     let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
-    let line_end = text[start..].find(['\n', '\r']).map_or(text.len(), |at| start + at);
-    let line = &text[line_start..line_end];
+    let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+    let line = text[line_start..line_end].trim_end_matches('\r');
+    let line_end = line_start + line.len();
     let from = (start - line_start).min(line.len());
-    let to = (end.min(line_end) - line_start).clamp(from, line.len());
+    let to = end.min(line_end).saturating_sub(line_start).clamp(from, line.len());
     // a caret needs something to stand under
     let to = if to == from { line[from..].chars().next().map_or(from, |c| from + c.len_utf8()) } else { to };
     (line, from..to)
@@ -210,6 +211,11 @@ impl<'a> Report<'a> {
 
     pub(crate) fn note(&mut self, span: &Span, message: impl Into<String>) -> &mut Diagnostic {
         self.add(Severity::Note, Some(span), message.into())
+    }
+
+    /// About the file as a whole.
+    pub(crate) fn general_error(&mut self, message: impl Into<String>) -> &mut Diagnostic {
+        self.add(Severity::Error, None, message.into())
     }
 
     /// About something else than a place in this file.

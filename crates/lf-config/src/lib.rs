@@ -61,7 +61,7 @@ impl Loaded {
 pub fn parse(source: &Source, root: &Path, variables: &Variables<'_>) -> Result<Loaded, Rejected> {
     let mut report = diagnostic::Report::new(source);
     if source.text.len() > load::MAX_BYTES {
-        report.error(&(0..0), format!("the file is larger than {} bytes", load::MAX_BYTES));
+        report.general_error(format!("{} is larger than {} bytes", source.path.display(), load::MAX_BYTES));
         return Err(report.reject());
     }
     let tree = node::read(&mut report).and_then(|tree| shape::modernise(tree, root, &mut report));

@@ -79,9 +79,10 @@ impl Connection {
             Kind::Stdio(stdio) => {
                 let (child, stdin, stdout) =
                     spawn::spawn(&launch(stdio, surroundings), &surroundings.tracker, &server.name)?;
-                process = Some(child);
                 let transport = StdioTransport::new(stdout, stdin, signals.clone());
-                handshake(transport, &signals, deadline).await
+                let shaking = Box::pin(handshake(transport, &signals, deadline));
+                let shaken = unless_exited(process.insert(child), shaking).await;
+                shaken.unwrap_or_else(|| Err(Broken::silent("ended before it answered `initialize`")))
             }
             Kind::Http(http) => {
                 let client = surroundings.client()?;
@@ -106,7 +107,12 @@ impl Connection {
         let closed = running.waiting().map(drop).boxed().shared();
         let mut connection = Self { link, closing, closed, process, secrets };
         let left = deadline.saturating_duration_since(Instant::now());
-        match connection.link.list(server, left, None).await {
+        let listing = connection.link.list(server, left, None);
+        let listed = match &mut connection.process {
+            Some(process) => unless_exited(process, listing).await.unwrap_or(Err(AskError::Closed)),
+            None => listing.await,
+        };
+        match listed {
             Ok(tools) => {
                 if let Some(process) = &connection.process {
                     process.remember_descendants();
@@ -165,6 +171,15 @@ impl Connection {
             Some(process) => drop(tokio::join!(library, process.stop())),
             None => drop(library.await),
         }
+    }
+}
+
+/// The outcome, unless the child ends and leaves none: something it started may hold its pipes open.
+async fn unless_exited<T>(process: &mut Process, outcome: impl Future<Output = T>) -> Option<T> {
+    let mut outcome = std::pin::pin!(outcome);
+    tokio::select! {
+        outcome = &mut outcome => Some(outcome),
+        _ = process.exited() => timeout(EXIT_GRACE, outcome).await.ok(),
     }
 }
 

@@ -13,8 +13,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
@@ -127,7 +126,7 @@ impl Drop for Process {
         with_registry(|registry| {
             registry.remove(&self.leader.as_raw());
             // With no server left, every orphan is one that a server left behind.
-            if registry.is_empty() && ADOPTING.load(Ordering::Acquire) {
+            if registry.is_empty() {
                 kill_orphans();
             }
         });
@@ -136,11 +135,12 @@ impl Drop for Process {
 }
 
 /// Makes this process the parent of what servers leave behind by forking twice, and has it killed once the last server
-/// is stopped. For a program all of whose children are MCP servers: any other child would be killed as well.
+/// is stopped. For a program all of whose later children are MCP servers: any other would be killed as well. Children
+/// that a shell left to this process by `exec` are not touched.
 pub fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     match nix::sys::prctl::set_child_subreaper(true) {
-        Ok(()) => ADOPTING.store(true, Ordering::Release),
+        Ok(()) => drop(ADOPTING.set(tree::children_of_ours())),
         Err(error) => tracing::debug!(%error, "orphans of MCP servers will not be found"),
     }
 }
@@ -151,9 +151,7 @@ pub fn kill_all() {
     for leader in leaders {
         kill_tree(Pid::from_raw(leader));
     }
-    if ADOPTING.load(Ordering::Acquire) {
-        kill_orphans();
-    }
+    kill_orphans();
 }
 
 /// How a child ended, such as "exited with status 1" or "was killed by SIGKILL".
@@ -169,7 +167,8 @@ pub(crate) fn ending(status: ExitStatus) -> String {
 /// A static, because the second signal must find them without any other part still working.
 static REGISTRY: Mutex<BTreeMap<i32, Vec<Member>>> = Mutex::new(BTreeMap::new());
 
-static ADOPTING: AtomicBool = AtomicBool::new(false);
+/// Set when orphans are adopted: the children that were there before.
+static ADOPTING: OnceLock<Vec<Member>> = OnceLock::new();
 
 fn with_registry<T>(action: impl FnOnce(&mut BTreeMap<i32, Vec<Member>>) -> T) -> T {
     action(&mut REGISTRY.lock().unwrap_or_else(PoisonError::into_inner))
@@ -197,8 +196,10 @@ fn signal_tree(leader: Pid, signal: Signal) {
 /// Kills and reaps our children that nobody started here. Their own children become ours in turn.
 fn kill_orphans() {
     const PASSES: usize = 8;
+    let Some(earlier) = ADOPTING.get() else { return };
     for _ in 0..PASSES {
-        let orphans = tree::children_of_ours();
+        let mut orphans = tree::children_of_ours();
+        orphans.retain(|member| !earlier.contains(member));
         if orphans.is_empty() {
             return;
         }

@@ -167,7 +167,7 @@ async fn execute_tool(
             info!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, "Tool execution successful");
         }
         Ok(_) => {
-            info!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, "the tool reported an error")
+            info!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, "the tool reported an error");
         }
         Err(error) => {
             tracing::warn!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, %error, "the tool call failed");

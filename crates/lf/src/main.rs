@@ -61,6 +61,9 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
             Ok(Exit::Success)
         }
         Command::Files(_) | Command::Chat(_) | Command::Serve(_) | Command::Mcp(_) => {
+            if !matches!(cli.command, Command::Files(_)) {
+                lf_mcp::adopt_orphans();
+            }
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(8)))
                 .enable_all()

@@ -201,7 +201,7 @@ impl Terminal {
             }
             ChatEvent::Notice(text) => self.status(YELLOW, &format!("warning: {}", printable(text))),
             ChatEvent::Failed(error) => {
-                self.status(RED, &format!("error: {}", printable(&error.to_string())))
+                self.status(RED, &format!("error: {}", printable(&error.to_string())));
             }
             ChatEvent::Started { .. } | ChatEvent::Reasoning(_) | ChatEvent::Finished { .. } => {}
         }

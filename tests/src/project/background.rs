@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -190,17 +191,18 @@ impl Listener {
         Self::printing_its_url(command)
     }
 
-    /// Starts a program on a port that was free a moment ago, and waits until it accepts connections there.
+    /// Starts a program on a port of its own, and waits until it accepts connections there.
     pub fn on_free_port(path: &str, command: impl FnOnce(u16) -> Command) -> Self {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("the address of a bound socket").port();
-        drop(free);
+        let port = unused_port();
         let mut command = command(port);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        let listener = Self { child, url: format!("http://127.0.0.1:{port}{path}") };
-        eventually("the peer to listen", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
-        listener
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        eventually("the peer to listen", || {
+            let ended = child.try_wait().expect("the peer can be waited for");
+            assert!(ended.is_none(), "{command:?} has ended: {ended:?}");
+            std::net::TcpStream::connect(("127.0.0.1", port)).ok()
+        });
+        Self { child, url: format!("http://127.0.0.1:{port}{path}") }
     }
 
     pub fn url(&self) -> &str {
@@ -217,5 +219,20 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// A port below those that the kernel gives to connections and to listeners that take any: a peer that needs seconds to
+/// start finds it as free as it was.
+fn unused_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    let own = u16::try_from(std::process::id() % u32::from(COUNT)).expect("a remainder of `COUNT`");
+    loop {
+        let offset = own.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT;
+        if std::net::TcpListener::bind(("127.0.0.1", FIRST + offset)).is_ok() {
+            return FIRST + offset;
+        }
     }
 }

@@ -145,7 +145,7 @@ impl ElementsBody {
                     return None;
                 }
                 _ if character.is_whitespace() || character == '\u{feff}' => {
-                    self.cursor += character.len_utf8()
+                    self.cursor += character.len_utf8();
                 }
                 _ if self.is_empty() => return Some(Progress::Prose),
                 _ => return Some(Progress::Broken("text between the elements of the call".to_owned())),
@@ -169,7 +169,8 @@ impl ElementsBody {
             Tail::Close(_) | Tail::CutClose | Tail::Open if self.is_empty() => return Some(Progress::Prose),
             Tail::Close(length) => return Some(self.done(self.cursor + length, false)),
             Tail::CutClose if self.arguments.is_some() => return Some(self.done(window.text.len(), false)),
-            Tail::Open => return Some(self.done(self.cursor, true)),
+            Tail::Open if self.arguments.is_some() => return Some(self.done(self.cursor, true)),
+            Tail::Open => return Some(Progress::Broken("the call is not closed".to_owned())),
             Tail::CutClose | Tail::Other => {}
         }
         match self.child(window) {

@@ -280,26 +280,26 @@ impl TextScanner {
     }
 
     fn look_for_think(&mut self) -> Look {
-        if self.context.in_span() {
-            return Look::Other;
-        }
         match marks::any(THINK.iter().map(|&mark| marks::opens(self.rest(), mark))) {
             Seen::No => {}
             Seen::More => return Look::Undecided,
-            Seen::Yes(length) if self.context.at_line_start() || self.after_call => {
-                self.drop(length);
-                self.mode = Mode::Think { channel: Channel::Reasoning, may_call: true };
-                return Look::Taken;
-            }
             Seen::Yes(length) => {
-                self.take(Channel::Text, length);
-                self.mode = Mode::Think { channel: Channel::Text, may_call: true };
-                return Look::Taken;
+                return self.unless_in_span(length, |scanner| {
+                    let begins = scanner.context.at_line_start() || scanner.after_call;
+                    let channel = if begins { Channel::Reasoning } else { Channel::Text };
+                    scanner.take_tag(channel, length);
+                    scanner.mode = Mode::Think { channel, may_call: true };
+                });
             }
         }
+        if self.context.mask().is_some() {
+            return Look::Other;
+        }
         // the closing tag of a block that the prompt opened; what came before has been shown
-        let Seen::Yes(length) = marks::any(THINK.iter().map(|&mark| marks::closes(self.rest(), mark))) else {
-            return self.undecided(THINK.iter().map(|&mark| marks::closes(self.rest(), mark)));
+        let length = match marks::any(THINK.iter().map(|&mark| marks::closes(self.rest(), mark))) {
+            Seen::Yes(length) => length,
+            Seen::More => return Look::Undecided,
+            Seen::No => return Look::Other,
         };
         match self.rest()[length..].chars().next() {
             None if self.ended.is_none() => Look::Undecided,
@@ -311,10 +311,25 @@ impl TextScanner {
         }
     }
 
-    fn undecided(&self, seen: impl Iterator<Item = Seen>) -> Look {
-        match marks::any(seen) {
-            Seen::More => Look::Undecided,
-            _ => Look::Other,
+    /// Does `then` unless the span around this place is closed on the line after a tag of this length.
+    fn unless_in_span(&mut self, length: usize, then: impl FnOnce(&mut Self)) -> Look {
+        let end = match self.context.mask() {
+            Some(mask) => mask_end(self.rest(), mask, length, length, self.ended.is_some()),
+            None => MaskEnd::Open,
+        };
+        match end {
+            MaskEnd::More(_) => return Look::Undecided,
+            MaskEnd::Closed(_) => return Look::Other,
+            MaskEnd::Open => then(self),
+        }
+        Look::Taken
+    }
+
+    /// A tag is shown only where its content is.
+    fn take_tag(&mut self, channel: Channel, length: usize) {
+        match channel {
+            Channel::Text => self.take(channel, length),
+            Channel::Reasoning => self.drop(length),
         }
     }
 
@@ -382,15 +397,11 @@ impl TextScanner {
     }
 
     fn look_for_comment(&mut self) -> Look {
-        if self.context.in_span() {
-            return Look::Other;
-        }
         match marks::starts(self.rest(), "<!--") {
-            Seen::Yes(length) => {
-                self.take(Channel::Text, length);
-                self.context.open_comment();
-                Look::Taken
-            }
+            Seen::Yes(length) => self.unless_in_span(length, |scanner| {
+                scanner.take(Channel::Text, length);
+                scanner.context.open_comment();
+            }),
             Seen::More => Look::Undecided,
             Seen::No => Look::Other,
         }
@@ -534,10 +545,7 @@ impl TextScanner {
     }
 
     fn end_think(&mut self, channel: Channel, closer: usize) {
-        match channel {
-            Channel::Text => self.take(channel, closer),
-            Channel::Reasoning => self.drop(closer),
-        }
+        self.take_tag(channel, closer);
         self.context = Context::new();
     }
 

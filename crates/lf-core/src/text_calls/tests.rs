@@ -188,9 +188,7 @@ const PLAIN: &[&str] = &[
     "</function_call>",
     "<TOOL_CALL id=\"1\">",
     "< tool_call >",
-    "<tool_use>",
     "</tool_use>",
-    "<server>",
     "s",
     "</server>",
     "<tool>",
@@ -200,7 +198,6 @@ const PLAIN: &[&str] = &[
     "<arguments/>",
     "<x>",
     "</x>",
-    "<name>",
     "<think>",
     "</think>",
     "</thinking>",
@@ -209,10 +206,7 @@ const PLAIN: &[&str] = &[
     "<tool_response>",
     "\n",
     " ",
-    "{",
     "}",
-    "{{",
-    "[",
     "]",
     ",",
     ":",
@@ -220,8 +214,6 @@ const PLAIN: &[&str] = &[
     "<![CDATA[",
     "]]>",
     "é",
-    "\"name\": \"f\"",
-    "{\"name\": \"f\", \"arguments\": {\"a\": \"`\"}}",
     "prose",
     "null",
     "/*",
@@ -232,8 +224,16 @@ const PLAIN: &[&str] = &[
     "<tool_use><server>s</server><tool>t</tool><arguments>{\"a\": 1}</arguments></tool_use>",
 ];
 
-/// What shows tags without meaning them, and what breaks.
+/// What shows tags without meaning them, and what could be the body of a tag it does not belong to.
 const MASKING: &[&str] = &[
+    "<name>",
+    "<tool_use>",
+    "{",
+    "{{",
+    "[",
+    "\"name\": \"f\"",
+    "{\"name\": \"f\", \"arguments\": {\"a\": \"`\"}}",
+    "<server>",
     "<!--",
     "-->",
     "`",
@@ -272,7 +272,7 @@ fn any_end() -> impl Strategy<Value = TextEnd> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(20000))]
 
     #[test]
     fn a_text_gives_the_same_however_it_is_cut(

@@ -113,6 +113,10 @@ fn closed_reasoning_is_not_read_for_calls() {
         assert_eq!(text(&pieces).trim(), "No.");
         assert!(matches!(&pieces[0], Piece::Reasoning(text) if text.trim() == format!("maybe {WEATHER}?")));
     }
+    // a backtick before it that is never closed changes nothing, and code inside a line is no block
+    let pieces = scan(&format!("The ` key. <think>{WEATHER}</think>"));
+    assert_eq!(calls(&pieces), [] as [&str; 0]);
+    assert_eq!(calls(&scan(&format!("The `<think>` tag. {WEATHER}\nEnd `</think>`."))).len(), 1);
     // in mid-line it may be a mention: shown, and not run
     is_text(&format!("Sure. <think>maybe {WEATHER}</think> No."));
 }
