@@ -5,6 +5,7 @@
 //! be read is reported, neither completed nor lost. Dialects are rows of a table ([`TextFormat`]).
 
 mod body;
+mod candidate;
 mod elements;
 mod format;
 mod json_body;

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::message::Message;
 use crate::model::ToolSpec;
 use crate::project::InlineTool;
 use crate::tool::{Catalogue, Tool};
@@ -108,6 +109,26 @@ impl ToolSet {
             .and_then(|at| self.entries.get_index(at))
             .map(|(exposed, target)| (exposed.as_str(), target))
             .ok_or_else(|| self.unknown(full.as_deref().unwrap_or(name)))
+    }
+
+    /// Puts the names in a client's history into those that the model is shown. A tool that is no longer there keeps a
+    /// name that every upstream takes.
+    pub fn expose_history(&self, messages: &mut [Message]) {
+        let exposed = |name: &mut String| {
+            if self.entries.contains_key(name.as_str()) {
+                return;
+            }
+            let own =
+                self.entries.iter().find(|(_, target)| matches!(target, Target::Client(own) if own == name));
+            *name = own.map_or_else(|| fit_name(name), |(exposed, _)| exposed.clone());
+        };
+        for message in messages {
+            match message {
+                Message::Assistant(said) => said.calls.iter_mut().for_each(|call| exposed(&mut call.name)),
+                Message::Tool(result) => result.name.iter_mut().for_each(exposed),
+                Message::System(_) | Message::User(_) => {}
+            }
+        }
     }
 
     fn find(&self, name: &str) -> Option<usize> {

@@ -262,7 +262,7 @@ impl ToolSource for ProjectTools {
             let (server, name, elapsed) = (&*tool.server, &*tool.name, started.elapsed());
             match &result {
                 Ok(output) => {
-                    tracing::debug!(server, tool = name, ?elapsed, is_error = output.is_error, "tool ran")
+                    tracing::debug!(server, tool = name, ?elapsed, is_error = output.is_error, "tool ran");
                 }
                 Err(error) => tracing::warn!(server, tool = name, ?elapsed, error = %error, "tool failed"),
             }

@@ -45,7 +45,8 @@ impl App {
         let set = ToolSet::new(&catalogue, &inline, &request.tools);
         self.log_tools(&project, &model, &catalogue, &set);
         let tool_choice = tool_choice(request.tool_choice, &set)?;
-        let messages = self.messages(&project, &model, request.messages, &request.variables)?;
+        let mut messages = self.messages(&project, &model, request.messages, &request.variables)?;
+        set.expose_history(&mut messages);
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
             model: model.name.clone(),

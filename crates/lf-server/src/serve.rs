@@ -27,8 +27,9 @@ const CONNECTIONS: usize = 4096;
 const HEADER_WAIT: Duration = Duration::from_secs(10);
 /// After accepting failed (no more file descriptors): accepting again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// For streams to tell their end after they were cut.
+/// For streams to tell their end after they were cut, at the end of the grace and after a second signal.
 const CUT_WAIT: Duration = Duration::from_secs(2);
+const NOW_WAIT: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Error)]
 pub enum BindError {
@@ -62,7 +63,7 @@ pub struct Serve {
 }
 
 /// Serves until stopped, then drains: running answers may finish within the grace, then streams end with an error
-/// event; at last all MCP sessions close.
+/// event; at last all MCP sessions close. After `now` they are left to [`lf_mcp::kill_all`].
 pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
     let loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let hosts = Hosts { bound: options.host, loopback };
@@ -100,12 +101,12 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
         () = options.now.cancelled() => {}
     }
     cut.cancel();
+    let wait = if options.now.is_cancelled() { NOW_WAIT } else { CUT_WAIT };
+    let _ = tokio::time::timeout(wait, connections.wait()).await;
     tokio::select! {
-        () = connections.wait() => {}
-        () = tokio::time::sleep(CUT_WAIT) => {}
+        () = app.pool.shutdown() => {}
         () = options.now.cancelled() => {}
     }
-    app.pool.shutdown().await;
     info!("stopped");
 }
 

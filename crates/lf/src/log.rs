@@ -11,10 +11,14 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Starts logging at `level`; rmcp logs whole payloads at INFO and is kept to warnings.
+/// Starts logging at `level`. The MCP library logs whole payloads at INFO, and as errors what `lf-mcp` handles and tells
+/// itself: it is heard from `debug` on.
 pub(crate) fn start(level: &str) -> Result<(), String> {
-    let filter =
-        if level.contains(['=', ',']) { level.to_owned() } else { format!("{level},rmcp=warn,hyper=warn") };
+    let filter = match level {
+        "debug" | "trace" => format!("{level},rmcp=warn,hyper=warn"),
+        level if level.contains(['=', ',']) => level.to_owned(),
+        level => format!("{level},rmcp=off,hyper=warn"),
+    };
     let filter = EnvFilter::try_new(&filter).map_err(|error| format!("`--log {level}`: {error}"))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)

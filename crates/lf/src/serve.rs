@@ -32,8 +32,9 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     tokio::select! {
         () = &mut serving => {}
         () = signals.next() => {
+            // the turns end before their servers are killed, or they would take that for an answer
             now.cancel();
-            lf_mcp::kill_all();
+            serving.await;
         }
     }
     Ok(Exit::Success)

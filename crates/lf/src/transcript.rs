@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use lf_core::{AssistantMessage, ChatEvent, Content, Message, ToolResult, Usage};
+use lf_core::{AssistantMessage, ChatEvent, Content, Message, ModelError, ToolResult, Usage};
 use serde_json::{Map, Value, json};
 
 use crate::log::printable;
@@ -202,6 +202,9 @@ impl Terminal {
             ChatEvent::Notice(text) => self.status(YELLOW, &format!("warning: {}", printable(text))),
             ChatEvent::Failed(error) => {
                 self.status(RED, &format!("error: {}", printable(&error.to_string())));
+                if let Some(hint) = hint(error) {
+                    self.status(Style::new(), &format!("hint: {hint}"));
+                }
             }
             ChatEvent::Started { .. } | ChatEvent::Reasoning(_) | ChatEvent::Finished { .. } => {}
         }
@@ -218,6 +221,28 @@ impl Terminal {
     fn status(&mut self, style: Style, text: &str) {
         self.end();
         let _ = writeln!(anstream::stderr(), "{style}{text}{style:#}");
+    }
+}
+
+/// What to try when a model could not answer.
+fn hint(error: &ModelError) -> Option<String> {
+    match error {
+        ModelError::Unreachable { .. } => {
+            Some("check `base_url`, and that the model's server is running".to_owned())
+        }
+        ModelError::Unauthorized { .. } => {
+            Some("check the model's `api_key`, or the provider's variable such as OPENAI_API_KEY".to_owned())
+        }
+        ModelError::RateLimited { retry_after: Some(pause), .. } => Some(format!("try again in {pause:?}")),
+        ModelError::RateLimited { .. } => Some("try again later".to_owned()),
+        ModelError::Garbled { .. } => {
+            Some("check that `base_url` is an OpenAI-compatible endpoint; it usually ends in /v1".to_owned())
+        }
+        ModelError::Timeout { .. } => Some("`limits.turn_timeout` bounds a turn".to_owned()),
+        ModelError::Rejected { status: 404, .. } => {
+            Some("check the upstream's name in `model`, and `base_url`".to_owned())
+        }
+        ModelError::Rejected { .. } | ModelError::Failed { .. } | ModelError::Unsupported(_) => None,
     }
 }
 

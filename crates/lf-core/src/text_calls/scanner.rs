@@ -2,18 +2,18 @@
 //!
 //! Every decision depends on the text alone, never on how it was cut into pushes: what is not decided yet waits.
 
-use super::body::{Done, MAX_CALL, Progress, Tail, Window};
-use super::elements::ElementsBody;
-use super::format::{Body, DEFAULT, END_TOKENS, INVENTED, Mark, THINK, TextFormat};
-use super::json_body::JsonBody;
-use super::markdown::{Context, Mask, MaskEnd, mask_end};
+mod looks;
+
+use super::body::{MAX_CALL, Window};
+use super::candidate::{Candidate, Outcome};
+use super::format::{DEFAULT, Mark, THINK, TextFormat};
+use super::markdown::{Context, Mask};
 use super::marks::{self, Seen};
 use super::output::{Channel, Output};
 use super::shape::Found;
 use super::{Piece, TextEnd};
+use looks::opener;
 
-/// Bytes that are looked at to decide about a token or a wrapper.
-const MAX_LOOK: usize = 256;
 /// Bytes that may be read twice because a call turned out to be broken. Beyond it nothing more is taken for a call.
 const MAX_REREAD: usize = 4 * MAX_CALL;
 
@@ -57,59 +57,6 @@ enum Mode {
     Plain,
     /// Nothing to the end, because the model went on to invent the results of its calls.
     Invented,
-}
-
-#[derive(Debug)]
-struct Candidate {
-    format: &'static TextFormat,
-    body: Reader,
-    /// Bytes of the opening tag, and of a wrapper before it.
-    opener: usize,
-    mask: Option<Mask>,
-    state: CandidateState,
-}
-
-#[derive(Debug)]
-enum Reader {
-    Json(JsonBody),
-    Elements(ElementsBody),
-}
-
-#[derive(Debug)]
-enum CandidateState {
-    Reading,
-    /// Read; a code span or quotation that was open before may still be closed after it.
-    Masked {
-        done: Done,
-        mask: Mask,
-        cursor: usize,
-    },
-    /// Unreadable: looking for the end of a mask, then for a closing tag.
-    Broken {
-        problem: String,
-        mask: Option<Mask>,
-        cursor: usize,
-    },
-}
-
-enum Look {
-    Taken,
-    /// More text could make it one.
-    Undecided,
-    Other,
-}
-
-enum Outcome {
-    Wait,
-    Again,
-    /// The opening tag is text.
-    Prose,
-    /// This many bytes are text: a call that is shown in code or quoted.
-    Shown(usize),
-    Read(Done),
-    /// Unreadable, this many bytes of it.
-    BrokenUntil(usize, String),
-    TooLong,
 }
 
 enum Step {
@@ -230,183 +177,6 @@ impl TextScanner {
                 .any(|mark| matches!(mark, Mark::Word(word) if word.starts_with(character)))
     }
 
-    /// At a character that may begin a tag.
-    fn read_mark(&mut self, character: char) -> Step {
-        let waiting = self.ended.is_none();
-        let mut undecided = false;
-        for look in [
-            Self::look_for_call,
-            Self::look_for_think,
-            Self::look_for_left_over,
-            Self::look_for_end_token,
-            Self::look_for_comment,
-        ] {
-            match look(self) {
-                Look::Taken => return Step::On,
-                Look::Undecided => undecided |= waiting,
-                Look::Other => {}
-            }
-        }
-        if undecided {
-            return Step::Wait;
-        }
-        self.take(Channel::Text, character.len_utf8());
-        Step::On
-    }
-
-    fn look_for_call(&mut self) -> Look {
-        let mut undecided = false;
-        for format in self.formats {
-            match opener(self.rest(), format) {
-                Seen::No => {}
-                Seen::More => undecided = true,
-                Seen::Yes(length) => {
-                    self.start_candidate(format, length);
-                    return Look::Taken;
-                }
-            }
-        }
-        if undecided { Look::Undecided } else { Look::Other }
-    }
-
-    fn start_candidate(&mut self, format: &'static TextFormat, opener: usize) {
-        let body = match format.body {
-            Body::Json => Reader::Json(JsonBody::new(opener)),
-            Body::Elements(children) => Reader::Elements(ElementsBody::new(children, opener)),
-        };
-        let mask = self.context.mask();
-        let state = CandidateState::Reading;
-        self.mode = Mode::Candidate(Box::new(Candidate { format, body, opener, mask, state }));
-    }
-
-    fn look_for_think(&mut self) -> Look {
-        match marks::any(THINK.iter().map(|&mark| marks::opens(self.rest(), mark))) {
-            Seen::No => {}
-            Seen::More => return Look::Undecided,
-            Seen::Yes(length) => {
-                return self.unless_in_span(length, |scanner| {
-                    let begins = scanner.context.at_line_start() || scanner.after_call;
-                    let channel = if begins { Channel::Reasoning } else { Channel::Text };
-                    scanner.take_tag(channel, length);
-                    scanner.mode = Mode::Think { channel, may_call: true };
-                });
-            }
-        }
-        if self.context.mask().is_some() {
-            return Look::Other;
-        }
-        // the closing tag of a block that the prompt opened; what came before has been shown
-        let length = match marks::any(THINK.iter().map(|&mark| marks::closes(self.rest(), mark))) {
-            Seen::Yes(length) => length,
-            Seen::More => return Look::Undecided,
-            Seen::No => return Look::Other,
-        };
-        match self.rest()[length..].chars().next() {
-            None if self.ended.is_none() => Look::Undecided,
-            Some(next) if next != '\n' && next != '<' && !self.context.at_line_start() => Look::Other,
-            _ => {
-                self.drop(length);
-                Look::Taken
-            }
-        }
-    }
-
-    /// Does `then` unless the span around this place is closed on the line after a tag of this length.
-    fn unless_in_span(&mut self, length: usize, then: impl FnOnce(&mut Self)) -> Look {
-        let end = match self.context.mask() {
-            Some(mask) => mask_end(self.rest(), mask, length, length, self.ended.is_some()),
-            None => MaskEnd::Open,
-        };
-        match end {
-            MaskEnd::More(_) => return Look::Undecided,
-            MaskEnd::Closed(_) => return Look::Other,
-            MaskEnd::Open => then(self),
-        }
-        Look::Taken
-    }
-
-    /// A tag is shown only where its content is.
-    fn take_tag(&mut self, channel: Channel, length: usize) {
-        match channel {
-            Channel::Text => self.take(channel, length),
-            Channel::Reasoning => self.drop(length),
-        }
-    }
-
-    /// After a call: a second closing tag, or an invented result.
-    fn look_for_left_over(&mut self) -> Look {
-        if !self.has_calls || self.context.in_span() {
-            return Look::Other;
-        }
-        if self.context.at_line_start() || self.after_call {
-            match marks::any(INVENTED.iter().map(|&mark| marks::opens(self.rest(), mark))) {
-                Seen::Yes(_) => {
-                    self.output.removed();
-                    self.mode = Mode::Invented;
-                    return Look::Taken;
-                }
-                Seen::More => return Look::Undecided,
-                Seen::No => {}
-            }
-        }
-        if !self.after_call {
-            return Look::Other;
-        }
-        let closers = self.formats.iter().flat_map(|format| format.close.iter().chain(format.wrappers));
-        match marks::any(closers.map(|&mark| marks::closes(self.rest(), mark))) {
-            Seen::Yes(length) => {
-                self.drop(length);
-                Look::Taken
-            }
-            Seen::More => Look::Undecided,
-            Seen::No => Look::Other,
-        }
-    }
-
-    /// A token that ends a turn: after a call, or with nothing but more of its kind behind it.
-    fn look_for_end_token(&mut self) -> Look {
-        if self.context.in_span() {
-            return Look::Other;
-        }
-        let rest = self.rest();
-        let token = |at: usize| marks::any(END_TOKENS.iter().map(|&mark| marks::opens(&rest[at..], mark)));
-        let mut end = match token(0) {
-            Seen::Yes(length) => length,
-            Seen::More => return Look::Undecided,
-            Seen::No => return Look::Other,
-        };
-        if self.after_call {
-            self.drop(end);
-            return Look::Taken;
-        }
-        loop {
-            let blank = rest[end..].len() - rest[end..].trim_start().len();
-            end += blank;
-            match token(end) {
-                _ if end > MAX_LOOK => return Look::Other,
-                _ if end == rest.len() && self.ended.is_none() => return Look::Undecided,
-                _ if end == rest.len() => {
-                    self.drop(end);
-                    return Look::Taken;
-                }
-                Seen::Yes(length) => end += length,
-                Seen::More if self.ended.is_none() => return Look::Undecided,
-                _ => return Look::Other,
-            }
-        }
-    }
-
-    fn look_for_comment(&mut self) -> Look {
-        match marks::starts(self.rest(), "<!--") {
-            Seen::Yes(length) => self.unless_in_span(length, |scanner| {
-                scanner.take(Channel::Text, length);
-                scanner.context.open_comment();
-            }),
-            Seen::More => Look::Undecided,
-            Seen::No => Look::Other,
-        }
-    }
-
     fn read_candidate(&mut self, mut candidate: Box<Candidate>) -> Step {
         let window = Window {
             text: &self.buffer[self.at..],
@@ -415,38 +185,8 @@ impl TextScanner {
             formats: self.formats,
             in_code: matches!(candidate.mask, Some(Mask::Backticks(_))),
         };
-        let step = match &mut candidate.state {
-            CandidateState::Reading => read_body(&mut candidate, &window),
-            CandidateState::Masked { done, mask, cursor } => {
-                match mask_end(window.text, *mask, done.value_end, *cursor, window.ended.is_some()) {
-                    MaskEnd::More(at) => {
-                        *cursor = at;
-                        Outcome::Wait
-                    }
-                    MaskEnd::Closed(end) => Outcome::Shown(end),
-                    MaskEnd::Open => Outcome::Read(take_done(done)),
-                }
-            }
-            CandidateState::Broken { mask: Some(mask), cursor, problem } => {
-                match mask_end(window.text, *mask, candidate.opener, *cursor, window.ended.is_some()) {
-                    MaskEnd::More(at) => {
-                        *cursor = at;
-                        Outcome::Wait
-                    }
-                    MaskEnd::Closed(end) => Outcome::Shown(end),
-                    MaskEnd::Open => {
-                        let problem = std::mem::take(problem);
-                        let cursor = candidate.body.broken_from(candidate.opener, &window);
-                        candidate.state = CandidateState::Broken { problem, mask: None, cursor };
-                        Outcome::Again
-                    }
-                }
-            }
-            CandidateState::Broken { mask: None, cursor, problem } => {
-                find_broken_end(&window, cursor, problem)
-            }
-        };
-        self.decide(candidate, step)
+        let outcome = candidate.advance(&window);
+        self.decide(candidate, outcome)
     }
 
     fn decide(&mut self, mut candidate: Box<Candidate>, outcome: Outcome) -> Step {
@@ -595,110 +335,4 @@ impl TextScanner {
         self.mode = Mode::Invented;
         Step::Wait
     }
-}
-
-/// An opening tag, with a wrapper before it or without.
-fn opener(text: &str, format: &TextFormat) -> Seen {
-    let direct = |text: &str| marks::any(format.open.iter().map(|&mark| marks::opens(text, mark)));
-    let seen = direct(text);
-    if let Seen::Yes(_) = seen {
-        return seen;
-    }
-    match marks::any(format.wrappers.iter().map(|&mark| marks::opens(text, mark))) {
-        Seen::Yes(wrapper) => {
-            let inner = text[wrapper..].trim_start();
-            let skipped = text.len() - inner.len();
-            match direct(inner) {
-                _ if skipped > wrapper + MAX_LOOK => Seen::No,
-                Seen::Yes(length) => Seen::Yes(skipped + length),
-                other => other,
-            }
-        }
-        other => marks::any([seen, other]),
-    }
-}
-
-fn read_body(candidate: &mut Candidate, window: &Window<'_>) -> Outcome {
-    let progress = match &mut candidate.body {
-        Reader::Json(body) => body.advance(window),
-        Reader::Elements(body) => body.advance(window),
-    };
-    match (progress, candidate.mask) {
-        (Progress::More, _) => Outcome::Wait,
-        (Progress::Prose, _) => Outcome::Prose,
-        (Progress::TooLong, _) => Outcome::TooLong,
-        (Progress::Done(done), None) => Outcome::Read(done),
-        (Progress::Done(done), Some(mask)) => {
-            let cursor = if matches!(mask, Mask::Adjacent(_)) { done.end } else { done.value_end };
-            candidate.state = CandidateState::Masked { done, mask, cursor };
-            Outcome::Again
-        }
-        (Progress::Broken(problem), None) => {
-            let cursor = candidate.body.broken_from(candidate.opener, window);
-            candidate.state = CandidateState::Broken { problem, mask: None, cursor };
-            Outcome::Again
-        }
-        (Progress::Broken(problem), mask) => {
-            candidate.state = CandidateState::Broken { problem, mask, cursor: candidate.opener };
-            Outcome::Again
-        }
-    }
-}
-
-/// A broken call ends at the first closing tag, wherever that stands, or at the next opening one: what follows may be
-/// a good call.
-fn find_broken_end(window: &Window<'_>, cursor: &mut usize, problem: &mut String) -> Outcome {
-    while let Some(character) = window.next(*cursor) {
-        if *cursor > MAX_CALL {
-            return Outcome::TooLong;
-        }
-        if window.may_mark(character) {
-            match window.tail(*cursor) {
-                Tail::More => return Outcome::Wait,
-                Tail::Close(length) => {
-                    return Outcome::BrokenUntil(*cursor + length, std::mem::take(problem));
-                }
-                Tail::Open => return Outcome::BrokenUntil(*cursor, std::mem::take(problem)),
-                Tail::CutClose | Tail::Other => {}
-            }
-        }
-        *cursor += character.len_utf8();
-    }
-    match window.ended {
-        None => Outcome::Wait,
-        Some(_) => Outcome::BrokenUntil(window.text.len(), std::mem::take(problem)),
-    }
-}
-
-impl Reader {
-    fn cursor(&self) -> usize {
-        match self {
-            Self::Json(body) => body.cursor(),
-            Self::Elements(body) => body.cursor(),
-        }
-    }
-
-    fn salvage(&mut self) -> Vec<Found> {
-        match self {
-            Self::Json(body) => body.salvage(),
-            Self::Elements(body) => body.salvage(),
-        }
-    }
-
-    /// Where to look for the end of what broke: after the calls before it. Of a call that the limit of the answer
-    /// cut, nothing is looked at again: what looks like a tag there may be its data.
-    fn broken_from(&self, opener: usize, window: &Window<'_>) -> usize {
-        if window.ended == Some(TextEnd::Cut) && self.cursor() == window.text.len() {
-            return window.text.len();
-        }
-        match self {
-            Self::Json(body) => body.broken_from(),
-            Self::Elements(body) => body.broken_from(),
-        }
-        .unwrap_or(opener)
-    }
-}
-
-fn take_done(done: &mut Done) -> Done {
-    Done { calls: std::mem::take(&mut done.calls), ..*done }
 }

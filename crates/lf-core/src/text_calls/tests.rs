@@ -272,7 +272,7 @@ fn any_end() -> impl Strategy<Value = TextEnd> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn a_text_gives_the_same_however_it_is_cut(

@@ -87,6 +87,34 @@ fn a_model_may_spell_a_name_differently() {
     assert_eq!(unknown.near, ["Files__Read_File"]);
 }
 
+#[test]
+fn a_clients_history_is_told_in_exposed_names() {
+    use crate::message::{Arguments, AssistantMessage, ToolCall, ToolResult};
+
+    let tools = Catalogue { tools: vec![tool("s", "read")], down: Vec::new() };
+    let inline =
+        InlineTool { name: "cli.upload".to_owned(), description: String::new(), parameters: empty_schema() };
+    let set = ToolSet::new(&tools, &[inline], &[]);
+    let call = |name: &str| ToolCall {
+        id: "1".to_owned(),
+        name: name.to_owned(),
+        arguments: Arguments::parse("{}"),
+        rest: Map::new(),
+    };
+    let calls = vec![call("cli.upload"), call("s__read"), call("gone.tool")];
+    let mut messages = vec![
+        Message::Assistant(AssistantMessage { calls, ..AssistantMessage::default() }),
+        Message::Tool(ToolResult::error(&call("cli.upload"), "no")),
+    ];
+    set.expose_history(&mut messages);
+    let [Message::Assistant(said), Message::Tool(result)] = &messages[..] else {
+        panic!("the same messages")
+    };
+    let names: Vec<&str> = said.calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!(names, ["cli_upload", "s__read", "gone_tool"]);
+    assert_eq!(result.name.as_deref(), Some("cli_upload"));
+}
+
 mod any_names {
     use proptest::prelude::*;
 

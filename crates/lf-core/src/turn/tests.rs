@@ -524,7 +524,7 @@ mod any_turn {
             prop::sample::select(vec!["{\"city\":\"A\"}", "{\"city\":\"B\"}", "{}", "[", "", "{\"city\":1}"]);
         let ids = prop::sample::select(vec!["", "a", "b", "c"]);
         prop_oneof![
-            ".{0,12}".prop_map(|text| ModelDelta::Text(text)),
+            ".{0,12}".prop_map(ModelDelta::Text),
             (ids, names, arguments).prop_map(|(id, name, arguments)| call(id, name, arguments)),
             Just(ModelDelta::Text(
                 "<tool_call>{\"name\":\"sky__time\",\"arguments\":{\"city\":\"C\"}}</tool_call>".to_owned()

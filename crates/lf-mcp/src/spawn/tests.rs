@@ -19,6 +19,15 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
+/// A killed process takes a moment to be gone. The clock of the runtime may be paused, so this waits by itself.
+fn all_end(leader: i32) {
+    let end = std::time::Instant::now() + Duration::from_secs(5);
+    while !tree::members(leader, &[]).is_empty() {
+        assert!(std::time::Instant::now() < end, "{:?}", tree::members(leader, &[]));
+        std::thread::yield_now();
+    }
+}
+
 #[tokio::test]
 async fn a_child_sees_exactly_the_safe_list_what_it_inherits_and_what_the_file_sets() {
     let ours = pairs(&[
@@ -73,10 +82,10 @@ async fn a_child_that_ignores_everything_is_killed_with_its_children() {
     let leader = process.leader.as_raw();
     stdout.read_exact(&mut [0; 6]).await.unwrap();
     drop(stdin);
-    assert!(tree::members(leader, &[]).len() >= 3);
+    assert!(tree::members(leader, &[]).len() >= 2);
     tokio::time::pause();
     process.stop().await;
-    assert_eq!(tree::members(leader, &[]), []);
+    all_end(leader);
 }
 
 #[tokio::test]
@@ -85,7 +94,7 @@ async fn a_dropped_process_is_dead() {
     let (process, _stdin, _stdout) = spawn(&launch, &TaskTracker::new(), "s").unwrap();
     let leader = process.leader.as_raw();
     drop(process);
-    assert_eq!(tree::members(leader, &[]), []);
+    all_end(leader);
     assert!(with_registry(|registry| !registry.contains_key(&leader)));
 }
 
@@ -111,7 +120,7 @@ fn the_program_is_looked_up_as_the_child_would() {
     let path = format!("{}:relative:{}", root.join("a").display(), root.join("b").display());
     assert_eq!(lookup("tool", Some(&path), root), Err(LookupError::Denied(program.clone())));
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    assert_eq!(lookup("tool", Some(&path), root), Ok(program.clone()));
+    assert_eq!(lookup("tool", Some(&path), root), Ok(program));
     assert_eq!(lookup("b/tool", Some("/nowhere"), root), Ok(root.join("b/tool")));
     assert_eq!(lookup("tool", Some("/nowhere"), root), Err(LookupError::NotFound));
 }

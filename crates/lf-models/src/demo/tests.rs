@@ -8,7 +8,7 @@ use serde_json::json;
 use super::wishes::{Wish, wishes};
 use super::*;
 
-fn spec(name: &str, properties: Value, required: Value) -> ToolSpec {
+fn spec(name: &str, properties: &Value, required: &Value) -> ToolSpec {
     let schema = json!({"type": "object", "properties": properties, "required": required});
     ToolSpec { name: name.to_owned(), description: None, schema: Arc::new(schema), rest: Map::new() }
 }
@@ -16,11 +16,11 @@ fn spec(name: &str, properties: Value, required: Value) -> ToolSpec {
 fn files() -> Vec<ToolSpec> {
     let path = json!({"path": {"type": "string"}});
     vec![
-        spec("fs__list_allowed_directories", json!({}), json!([])),
-        spec("fs__list_directory", path.clone(), json!(["path"])),
-        spec("fs__read_text_file", path, json!(["path"])),
-        spec("fs__search_files", json!({"path": {}, "pattern": {}}), json!(["path", "pattern"])),
-        spec("ev__get-sum", json!({"a": {"type": "number"}, "b": {"type": "number"}}), json!(["a", "b"])),
+        spec("fs__list_allowed_directories", &json!({}), &json!([])),
+        spec("fs__list_directory", &path, &json!(["path"])),
+        spec("fs__read_text_file", &path, &json!(["path"])),
+        spec("fs__search_files", &json!({"path": {}, "pattern": {}}), &json!(["path", "pattern"])),
+        spec("ev__get-sum", &json!({"a": {"type": "number"}, "b": {"type": "number"}}), &json!(["a", "b"])),
     ]
 }
 

@@ -36,8 +36,11 @@ fn without_a_prompt_of_its_own_a_project_changes_nothing() {
 
 #[test]
 fn a_forced_tool_must_exist() {
-    let inline =
-        InlineTool { name: "cli.up".to_owned(), description: String::new(), parameters: lf_core::tool_set::empty_schema() };
+    let inline = InlineTool {
+        name: "cli.up".to_owned(),
+        description: String::new(),
+        parameters: lf_core::tool_set::empty_schema(),
+    };
     let set = ToolSet::new(&Catalogue::default(), &[inline], &[]);
     let choice = tool_choice(Some(ToolChoice::Tool("cli.up".to_owned())), &set).expect("it is there");
     assert_eq!(choice, Some(ToolChoice::Tool("cli_up".to_owned())));

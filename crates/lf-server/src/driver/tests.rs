@@ -101,9 +101,8 @@ fn turn(
     silent: bool,
     limits: Limits,
 ) -> (Bench, impl Stream<Item = ChatEvent> + Send + 'static) {
-    let tool = |name: &str| {
-        Tool::new(ToolRef { server: "s".into(), name: name.into() }, None, empty_schema())
-    };
+    let tool =
+        |name: &str| Tool::new(ToolRef { server: "s".into(), name: name.into() }, None, empty_schema());
     let catalogue = Catalogue { tools: vec![tool("meet"), tool("hang")], down: Vec::new() };
     let bench = Bench { dropped: Arc::default(), given_up: Arc::default() };
     let turn_timeout = limits.turn_timeout;
@@ -119,8 +118,7 @@ fn turn(
         strategy: ToolCallStrategy::NativeApi,
         limits,
     };
-    let model =
-        Model { calls, asked: AtomicUsize::new(0), silent: silent.then(|| bench.given_up.clone()) };
+    let model = Model { calls, asked: AtomicUsize::new(0), silent: silent.then(|| bench.given_up.clone()) };
     let mut events = Vec::new();
     let ask = start(setup, &mut events);
     let with = Drive {
@@ -135,7 +133,8 @@ fn turn(
 
 #[tokio::test(start_paused = true)]
 async fn the_calls_of_a_round_run_side_by_side() {
-    let (_, events) = turn(vec!["meet", "meet", "meet"], false, Limits { repeat_calls: 9, ..Limits::default() });
+    let (_, events) =
+        turn(vec!["meet", "meet", "meet"], false, Limits { repeat_calls: 9, ..Limits::default() });
     let events: Vec<ChatEvent> = events.collect().await;
     let finished = events.iter().filter(|event| matches!(event, ChatEvent::CallFinished { .. })).count();
     assert_eq!(finished, 3, "each waits for the other two");
@@ -145,7 +144,12 @@ async fn the_calls_of_a_round_run_side_by_side() {
 
 #[tokio::test(start_paused = true)]
 async fn the_limit_of_parallel_calls_holds() {
-    let limits = Limits { parallel_calls: 1, repeat_calls: 9, turn_timeout: Duration::from_secs(5), ..Limits::default() };
+    let limits = Limits {
+        parallel_calls: 1,
+        repeat_calls: 9,
+        turn_timeout: Duration::from_secs(5),
+        ..Limits::default()
+    };
     let (_, events) = turn(vec!["meet", "meet"], false, limits);
     let events: Vec<ChatEvent> = events.collect().await;
     assert!(
