@@ -148,8 +148,9 @@ impl TestProject {
     /// Everything that runs for this project now, but for `lf` itself.
     pub fn children(&self) -> Vec<processes::Process> {
         let lf = program::lf().display().to_string();
+        let is_lf = |command: &str| command.split(' ').next() == Some(lf.as_str());
         let all = processes::with_home(self.home());
-        all.into_iter().filter(|process| !process.command.starts_with(&lf)).collect()
+        all.into_iter().filter(|process| !is_lf(&process.command)).collect()
     }
 }
 
