@@ -1,6 +1,6 @@
 //! Views of a turn's events for the terminal and for programs.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
 use anstyle::{AnsiColor, Style};
 use lf_core::{AssistantMessage, ChatEvent, Content, Message, ModelError, ToolResult, Usage};
@@ -152,6 +152,8 @@ fn result_json(result: &ToolResult) -> Value {
 pub(crate) struct Terminal {
     ends_with_newline: bool,
     wrote: bool,
+    /// Answer and status share a screen: a status line begins a line of its own.
+    shared: bool,
 }
 
 const DIM: Style = Style::new().dimmed();
@@ -160,7 +162,8 @@ const YELLOW: Style = AnsiColor::Yellow.on_default();
 
 impl Terminal {
     pub(crate) fn new() -> Self {
-        Self { ends_with_newline: true, wrote: false }
+        let shared = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+        Self { ends_with_newline: true, wrote: false, shared }
     }
 
     pub(crate) fn show(&mut self, event: &ChatEvent) {
@@ -219,7 +222,9 @@ impl Terminal {
     }
 
     fn status(&mut self, style: Style, text: &str) {
-        self.end();
+        if self.shared {
+            self.end();
+        }
         let _ = writeln!(anstream::stderr(), "{style}{text}{style:#}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::body::FieldKind;
 
-/// One text dialect. A new dialect is a row in [`FORMATS`]; a new way of writing bodies is a variant of [`Body`].
+/// One text dialect. A new dialect is a row of the table; a new way of writing bodies is a variant of [`Body`].
 #[derive(Debug)]
 pub struct TextFormat {
     /// What the configuration calls it.
