@@ -1,5 +1,6 @@
 //! Runs the conformance corpus through the decoders that the daemon uses.
 
+mod anthropic;
 mod deltas;
 mod schemas;
 mod text;
@@ -13,6 +14,13 @@ pub enum Kind {
     Text,
     Deltas,
     Schemas,
+    /// Requests of Anthropic's clients.
+    Requests,
+    /// Streams for Anthropic's clients.
+    Streams,
+    /// Whole answers for Anthropic's clients.
+    Answers,
+    Errors,
 }
 
 impl Kind {
@@ -21,6 +29,10 @@ impl Kind {
             "text" => Some(Self::Text),
             "deltas" => Some(Self::Deltas),
             "schemas" => Some(Self::Schemas),
+            "areq" => Some(Self::Requests),
+            "astr" => Some(Self::Streams),
+            "ares" => Some(Self::Answers),
+            "errors" => Some(Self::Errors),
             _ => None,
         }
     }
@@ -39,6 +51,10 @@ pub fn run(kind: Kind, line: &str, split: usize) -> Result<String> {
         Kind::Text => text::run(&case, split),
         Kind::Deltas => Ok(deltas::run(&case, split)?.to_string()),
         Kind::Schemas => Ok(schemas::run(&case)?.to_string()),
+        Kind::Requests => Ok(anthropic::request(&case)?.to_string()),
+        Kind::Streams => Ok(anthropic::stream(&case, split)?.to_string()),
+        Kind::Answers => Ok(anthropic::answer(&case, split)?.to_string()),
+        Kind::Errors => Ok(anthropic::error(&case)?.to_string()),
     }
 }
 

@@ -37,6 +37,8 @@ pub enum ChatEvent {
         reason: FinishReason,
         usage: Usage,
         rounds: u32,
+        /// The stop sequence that ended the text, where it is known.
+        stop_sequence: Option<String>,
     },
     /// Last event of a turn that did not.
     Failed(ModelError),

@@ -71,6 +71,8 @@ pub enum ModelDelta {
     Finish {
         reason: FinishReason,
         raw: Option<String>,
+        /// The stop sequence that ended the text, where it is known.
+        stop_sequence: Option<String>,
     },
 }
 

@@ -120,7 +120,10 @@ struct Round {
     calls: Vec<RawCall>,
     malformed: Vec<Malformed>,
     finish: Option<FinishReason>,
+    stop_sequence: Option<String>,
     usage: Usage,
+    /// Text after a call: it is shown after the call, once it is known who runs it.
+    late: String,
 }
 
 /// A call as it was read, before it is planned.
@@ -175,7 +178,10 @@ impl AskModel {
             ModelDelta::Reasoning(text) => self.reason(text, events),
             ModelDelta::Call(call) => self.round.calls.push(RawCall { call, server: None }),
             ModelDelta::Usage(usage) => self.round.usage = usage,
-            ModelDelta::Finish { reason, .. } => self.round.finish = Some(reason),
+            ModelDelta::Finish { reason, stop_sequence, .. } => {
+                self.round.finish = Some(reason);
+                self.round.stop_sequence = stop_sequence;
+            }
         }
     }
 
@@ -195,6 +201,10 @@ impl AskModel {
             return;
         }
         self.round.text.push_str(&text);
+        if !self.round.calls.is_empty() {
+            self.round.late.push_str(&text);
+            return;
+        }
         if std::mem::take(&mut self.turn.apart) && !text.starts_with(char::is_whitespace) {
             events.push(ChatEvent::Text(format!("\n\n{text}")));
         } else {
@@ -230,6 +240,7 @@ impl AskModel {
     /// The answer could not be had, or broke off: nothing of it runs, and the turn is over.
     pub fn fail(mut self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
         self.flush(TextEnd::Cut, events);
+        self.round.show_late(events);
         events.push(ChatEvent::Failed(error));
         Done { resume: None }
     }
@@ -243,6 +254,7 @@ impl AskModel {
         turn.apart = !round.text.is_empty() && !round.text.ends_with(char::is_whitespace) || turn.apart;
         let runnable = round.calls.iter().any(|raw| raw.call.arguments.value().is_ok());
         if turn.last || (cut && !runnable) {
+            round.show_late(events);
             return Step::Done(turn.answer(&round, events));
         }
         if !round.calls.is_empty() {
@@ -261,6 +273,14 @@ impl AskModel {
         if let Some(mut scanner) = self.scanner.take() {
             let pieces = scanner.finish(end);
             self.take_pieces(pieces, events);
+        }
+    }
+}
+
+impl Round {
+    fn show_late(&mut self, events: &mut Vec<ChatEvent>) {
+        if !self.late.is_empty() {
+            events.push(ChatEvent::Text(std::mem::take(&mut self.late)));
         }
     }
 }
@@ -291,7 +311,12 @@ impl Turn {
             Some(FinishReason::ToolCalls) | None => FinishReason::Stop,
             Some(reason) => reason,
         };
-        events.push(ChatEvent::Finished { reason, usage: self.usage, rounds: self.rounds + 1 });
+        events.push(ChatEvent::Finished {
+            reason,
+            usage: self.usage,
+            rounds: self.rounds + 1,
+            stop_sequence: round.stop_sequence.clone(),
+        });
         Done { resume: None }
     }
 

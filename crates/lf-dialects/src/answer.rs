@@ -2,15 +2,17 @@
 //! answer ends.
 
 mod state;
+mod stops;
 
 use lf_core::{ModelDelta, ModelError, ToolCall};
 
 use self::state::SHOWN_BYTES;
-pub(crate) use self::state::{Answer, sanitised};
+pub(crate) use self::state::{Answer, is_reason, sanitised};
+use self::stops::StopCutter;
 use crate::assemble::Ending;
 use crate::openai_chat::upstream_error;
 use crate::sse::{LineDecoder, SseDecoder, SseEvent, TooLarge};
-use crate::{ai_sdk, anthropic, gemini, ollama, openai_chat};
+use crate::{ai_sdk, anthropic_messages, gemini, ollama, openai_chat};
 
 /// A whole answer that was not streamed.
 const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
@@ -68,6 +70,13 @@ impl AnswerDecoder {
         }
     }
 
+    /// Ends the answer at any of these texts, for stop sequences that the upstream was not told about.
+    #[must_use]
+    pub fn cut_at(mut self, stops: Vec<String>) -> Self {
+        self.answer.stops = StopCutter::new(stops);
+        self
+    }
+
     /// Reads the next bytes, wherever they were cut, and appends what they tell. After an error or
     /// [`ModelDelta::Finish`] it tells nothing more.
     pub fn push(&mut self, bytes: &[u8], deltas: &mut Vec<ModelDelta>) -> Result<(), ModelError> {
@@ -75,7 +84,7 @@ impl AnswerDecoder {
             return Ok(());
         }
         let result = self.read(bytes, deltas);
-        self.answer.guard(result)
+        self.guard(result, deltas)
     }
 
     /// The end of the bytes. An answer that has not ended as its dialect says it must is an error.
@@ -84,7 +93,7 @@ impl AnswerDecoder {
             return Ok(());
         }
         let result = self.read_end(deltas);
-        self.answer.guard(result)
+        self.guard(result, deltas)
     }
 
     /// [`ModelDelta::Finish`] was told, or an error.
@@ -101,6 +110,22 @@ impl AnswerDecoder {
     /// Calls begun in an answer that broke off: for a person or a log, never to be run.
     pub fn abandoned_calls(&mut self) -> Vec<ToolCall> {
         self.answer.calls.finish(Ending::Cut)
+    }
+
+    fn guard(
+        &mut self,
+        result: Result<(), ModelError>,
+        deltas: &mut Vec<ModelDelta>,
+    ) -> Result<(), ModelError> {
+        self.answer.end_cut(deltas);
+        if self.answer.is_over() {
+            return Ok(());
+        }
+        if result.is_err() {
+            // what was said stays said; the calls before it do not run
+            self.answer.tell_late(deltas);
+        }
+        self.answer.guard(result)
     }
 
     fn read(&mut self, bytes: &[u8], deltas: &mut Vec<ModelDelta>) -> Result<(), ModelError> {
@@ -218,6 +243,7 @@ impl AnswerDecoder {
                 .filter(|line| !line.trim().is_empty())
                 .try_for_each(|line| self.read_data("", line, deltas));
         }
+        self.answer.whole = true;
         self.read_data("", text, deltas)
     }
 
@@ -233,7 +259,7 @@ impl AnswerDecoder {
         let answer = &mut self.answer;
         match self.dialect {
             Dialect::OpenaiChat => openai_chat::read_chunk(answer, data, deltas),
-            Dialect::Anthropic => anthropic::read_event(answer, data, deltas),
+            Dialect::Anthropic => anthropic_messages::read_event(answer, data, deltas),
             Dialect::Gemini => gemini::read_chunk(answer, data, deltas),
             Dialect::Ollama => ollama::read_line(answer, data, deltas),
             Dialect::AiSdk => ai_sdk::read_event(answer, data, deltas),

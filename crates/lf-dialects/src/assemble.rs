@@ -70,6 +70,11 @@ impl Assembler {
         self.slots.is_empty()
     }
 
+    /// A call has a name, and so is one.
+    pub(crate) fn any_named(&self) -> bool {
+        self.slots.iter().any(|slot| !slot.name.is_empty())
+    }
+
     /// Must be called before the entries of each delta.
     pub(crate) fn begin_delta(&mut self) {
         self.delta += 1;

@@ -1,7 +1,7 @@
 //! Model APIs and the core's values, both directions: pure codecs without IO, clock or runtime.
 //!
-//! [`openai_chat`] speaks OpenAI Chat Completions as a client (ask a model) and as a server (be asked). The other
-//! dialects read answers so far. [`AnswerDecoder`] is the one way from an upstream's bytes to
+//! [`openai_chat`] speaks OpenAI Chat Completions as a client (ask a model) and as a server (be asked),
+//! [`anthropic_messages`] serves Anthropic Messages. The other dialects read answers so far. [`AnswerDecoder`] is the one way from an upstream's bytes to
 //! [`ModelDelta`](lf_core::ModelDelta)s, whether the upstream streamed or not.
 
 pub mod sse;
@@ -12,7 +12,7 @@ pub mod answer;
 
 pub mod openai_chat;
 
-mod anthropic;
+pub mod anthropic_messages;
 
 mod gemini;
 

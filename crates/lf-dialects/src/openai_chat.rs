@@ -18,8 +18,10 @@ pub(crate) use errors::upstream_error;
 pub use errors::{
     ErrorReply, error_body, error_reply, internal_error_reply, request_error_reply, unknown_model_reply,
 };
+pub(crate) use reply::lf_event;
 pub use reply::{ChunkEncoder, Completion, LfEvents, models};
-pub use request::{CallIds, EncodeOptions, encode_request};
+pub use request::{CallIds, EncodeOptions, encode_request, stops_to_cut};
+pub(crate) use served::{body_object, boolean};
 pub use served::{RequestError, ViewOptions, decode_request};
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use lf_core::model::ToolSpec;
 use lf_core::tool_set::fit_name;
 use serde_json::{Map, Value};
 
+use crate::anthropic_messages::ANTHROPIC_ONLY;
+
 pub(crate) use root::object_schema;
 
 /// Whose rules a declaration must keep.
@@ -56,7 +58,12 @@ pub fn tool_for(target: SchemaTarget, spec: &ToolSpec) -> Value {
     };
     tool.insert(key.to_owned(), schema);
     if target != SchemaTarget::Gemini {
-        tool.extend(spec.rest.clone());
+        tool.extend(
+            spec.rest
+                .iter()
+                .filter(|(key, _)| *key != ANTHROPIC_ONLY)
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
     }
     tool.into()
 }
@@ -65,6 +72,11 @@ pub fn tool_for(target: SchemaTarget, spec: &ToolSpec) -> Value {
 pub(crate) fn openai_parameters(spec: &ToolSpec) -> Value {
     let schema = object_schema(&spec.schema);
     if spec.rest.get("strict") == Some(&Value::Bool(true)) { strict::strict(schema) } else { schema }
+}
+
+/// Whether a schema is already in the form that strict mode demands, so that asking for it changes nothing.
+pub(crate) fn is_strict(schema: &Value) -> bool {
+    schema["type"] == "object" && strict::strict(schema.clone()) == *schema
 }
 
 /// A local reference (`#/$defs/x`) looked up in the document it stands in.

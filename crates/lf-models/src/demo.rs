@@ -39,7 +39,7 @@ fn answer(request: &ModelRequest) -> Vec<ModelDelta> {
             written += text.len();
             deltas.extend(text.split_inclusive(' ').map(|word| ModelDelta::Text(word.to_owned())));
             deltas.push(usage(request, written));
-            deltas.push(ModelDelta::Finish { reason: FinishReason::Stop, raw: None });
+            deltas.push(ModelDelta::Finish { reason: FinishReason::Stop, raw: None, stop_sequence: None });
         }
         Said::Calls(calls) => {
             for (index, (name, arguments)) in calls.into_iter().enumerate() {
@@ -49,7 +49,7 @@ fn answer(request: &ModelRequest) -> Vec<ModelDelta> {
                 deltas.push(ModelDelta::Call(ToolCall { id, name, arguments, rest: Map::new() }));
             }
             deltas.push(usage(request, written));
-            deltas.push(ModelDelta::Finish { reason: FinishReason::ToolCalls, raw: None });
+            deltas.push(ModelDelta::Finish { reason: FinishReason::ToolCalls, raw: None, stop_sequence: None });
         }
     }
     deltas

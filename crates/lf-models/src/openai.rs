@@ -42,6 +42,7 @@ impl ModelProvider for OpenAiChat {
             client: self.client.clone(),
             url: self.url.clone(),
             body: body.into(),
+            stops: openai_chat::stops_to_cut(&request.parameters),
             streamed: request.stream,
         };
         Box::pin(ask.answer())
@@ -67,6 +68,8 @@ struct Ask {
     client: Client,
     url: Arc<str>,
     body: bytes::Bytes,
+    /// Stop sequences that the body does not carry.
+    stops: Vec<String>,
     streamed: bool,
 }
 
@@ -81,7 +84,7 @@ impl Ask {
                 }
             };
             let timeouts = self.client.timeouts;
-            let mut decoder = AnswerDecoder::new(Dialect::OpenaiChat, &*self.url);
+            let mut decoder = AnswerDecoder::new(Dialect::OpenaiChat, &*self.url).cut_at(self.stops.clone());
             let mut deltas = Vec::new();
             let (mut what, mut limit) = match self.streamed {
                 true => ("begin its answer", timeouts.first_byte),

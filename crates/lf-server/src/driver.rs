@@ -178,7 +178,7 @@ async fn execute_tool(
 
 fn log_end(model: &str, event: &ChatEvent, elapsed: Duration) {
     match event {
-        ChatEvent::Finished { reason, usage, rounds } => info!(
+        ChatEvent::Finished { reason, usage, rounds, .. } => info!(
             model,
             rounds,
             input_tokens = usage.input,

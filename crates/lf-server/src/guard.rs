@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 
-use crate::reply;
+use crate::reply::{Caller, RequestId};
 
 /// Largest request body, in bytes.
 pub(crate) const BODY_LIMIT: usize = 10 * 1024 * 1024;
@@ -57,21 +58,25 @@ fn host_name(host: &str) -> &str {
     }
 }
 
-pub(crate) async fn guard(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(hosts): State<Hosts>, mut request: Request, next: Next) -> Response {
     let id = uuid::Uuid::now_v7().simple().to_string();
+    request.extensions_mut().insert(RequestId(id.clone()));
     let mut response = match refuse(&hosts, &request) {
         Some(refusal) => refusal,
         None => next.run(request).await,
     };
     if let Ok(id) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert("x-request-id", id);
+        // OpenAI's name for it, and Anthropic's
+        response.headers_mut().insert("x-request-id", id.clone());
+        response.headers_mut().insert("request-id", id);
     }
     response
 }
 
 fn refuse(hosts: &Hosts, request: &Request) -> Option<Response> {
     let headers = request.headers();
-    let answer = |status, what: &str| Some(reply::refusal(request.uri().path(), status, what));
+    let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
+    let answer = |status, what: &str| Some(Caller::at(request.uri().path(), id.clone()).refuse(status, what));
     let mut given = headers.get_all(header::HOST).iter();
     let host = match (given.next(), given.next()) {
         (Some(host), None) => host.to_str().unwrap_or_default(),
@@ -99,24 +104,26 @@ fn refuse(hosts: &Hosts, request: &Request) -> Option<Response> {
 /// A JSON body: the declared type, the size and the time are checked before anything is read into values.
 ///
 /// # Errors
-/// A whole response, in the shape of the route.
-pub(crate) async fn json_body(path: &str, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+/// A whole response, in the caller's dialect.
+pub(crate) async fn json_body(parts: &Parts, body: Body) -> Result<Bytes, Response> {
+    let refuse = |status, what: &str| Caller::of(parts).refuse(status, what);
+    let kind =
+        parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if !(essence.eq_ignore_ascii_case("application/json") || essence.ends_with("+json")) {
         let what = format!("the Content-Type is `{kind}`: send `Content-Type: application/json`");
-        return Err(reply::refusal(path, StatusCode::UNSUPPORTED_MEDIA_TYPE, &what));
+        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &what));
     }
     match tokio::time::timeout(BODY_WAIT, to_bytes(body, BODY_LIMIT)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if is_too_large(&error) => {
             let what = format!("the request body is larger than {BODY_LIMIT} bytes");
-            Err(reply::refusal(path, StatusCode::PAYLOAD_TOO_LARGE, &what))
+            Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, &what))
         }
-        Ok(Err(_)) => Err(reply::refusal(path, StatusCode::BAD_REQUEST, "the request body broke off")),
+        Ok(Err(_)) => Err(refuse(StatusCode::BAD_REQUEST, "the request body broke off")),
         Err(_) => {
             let what = format!("the request body did not arrive within {BODY_WAIT:?}");
-            Err(reply::refusal(path, StatusCode::REQUEST_TIMEOUT, &what))
+            Err(refuse(StatusCode::REQUEST_TIMEOUT, &what))
         }
     }
 }
@@ -132,10 +139,16 @@ fn is_too_large(error: &axum::Error) -> bool {
     false
 }
 
-pub(crate) async fn not_found(method: Method, request: Request) -> Response {
-    let path = request.uri().path();
-    reply::refusal(path, StatusCode::NOT_FOUND, &format!("there is no route `{method} {path}`"))
-        .into_response()
+pub(crate) async fn not_found(request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let what = format!("there is no route `{} {}`", parts.method, parts.uri.path());
+    Caller::of(&parts).refuse(StatusCode::NOT_FOUND, &what)
+}
+
+pub(crate) async fn wrong_method(request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let what = format!("`{}` has no method {}", parts.uri.path(), parts.method);
+    Caller::of(&parts).refuse(StatusCode::METHOD_NOT_ALLOWED, &what)
 }
 
 #[cfg(test)]

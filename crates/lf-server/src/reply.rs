@@ -1,38 +1,153 @@
-//! Errors as the caller's dialect has them: OpenAI's envelope on its routes, our own elsewhere.
+//! Errors as the caller's dialect has them.
+
+use std::convert::Infallible;
 
 use axum::Json;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use lf_dialects::openai_chat::{self, ErrorReply};
+use lf_core::ModelError;
+use lf_dialects::anthropic_messages;
+use lf_dialects::openai_chat::{self, ErrorReply, RequestError};
 use serde_json::{Value, json};
 
 use crate::app::Refusal;
 
-/// Something that went wrong before there was a turn.
-pub(crate) fn refusal(path: &str, status: StatusCode, message: &str) -> Response {
-    let body = if is_openai(path) {
-        let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
-        openai(message, kind, None, None)
-    } else {
-        own(code(status), message)
-    };
-    (status, Json(body)).into_response()
+/// Which API a route belongs to, and so how it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Face {
+    /// OpenAI Chat Completions and its neighbours.
+    Chat,
+    /// Anthropic Messages.
+    Messages,
+    /// Our own routes, in the shape of the projects that they come from.
+    Own,
 }
 
-/// The routes that OpenAI's SDKs call.
-fn is_openai(path: &str) -> bool {
-    path.ends_with("/chat/completions") || path.ends_with("/models")
+/// The id of a request, also in its response's headers.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestId(pub String);
+
+/// Who asked, as far as errors need to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub face: Face,
+    pub request_id: String,
+}
+
+impl Caller {
+    pub(crate) fn of(parts: &Parts) -> Self {
+        let id = parts.extensions.get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
+        Self::at(parts.uri.path(), id)
+    }
+
+    pub(crate) fn at(path: &str, request_id: String) -> Self {
+        let face = match path {
+            path if path.ends_with("/chat/completions") || path.ends_with("/models") => Face::Chat,
+            path if path.ends_with("/messages") || path.ends_with("/messages/count_tokens") => Face::Messages,
+            _ => Face::Own,
+        };
+        Self { face, request_id }
+    }
+
+    /// Something that went wrong before there was a turn.
+    pub(crate) fn refuse(&self, status: StatusCode, message: &str) -> Response {
+        self.refuse_with(status, own_code(status), message)
+    }
+
+    fn refuse_with(&self, status: StatusCode, code: &str, message: &str) -> Response {
+        match self.face {
+            Face::Chat => {
+                let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
+                (status, Json(openai(message, kind, None, None))).into_response()
+            }
+            Face::Messages => {
+                let id = &self.request_id;
+                error_reply(anthropic_messages::internal_error_reply(status.as_u16(), message, id))
+            }
+            Face::Own => {
+                (status, Json(json!({"error": code, "message": message, "details": null}))).into_response()
+            }
+        }
+    }
+
+    /// A request whose body does not say what it must.
+    pub(crate) fn unreadable(&self, error: &RequestError) -> Response {
+        error_reply(match self.face {
+            Face::Messages => anthropic_messages::request_error_reply(error, &self.request_id),
+            Face::Chat | Face::Own => openai_chat::request_error_reply(error),
+        })
+    }
+
+    /// Upstream trouble before anything was shown.
+    pub(crate) fn model_error(&self, error: &ModelError) -> Response {
+        error_reply(match self.face {
+            Face::Messages => anthropic_messages::error_reply(error, &self.request_id),
+            Face::Chat | Face::Own => openai_chat::error_reply(error),
+        })
+    }
+
+    /// A request that cannot become a turn.
+    pub(crate) fn refusal(&self, refusal: &Refusal) -> Response {
+        match (self.face, refusal) {
+            (Face::Chat | Face::Messages, Refusal::Model(error)) => self.model_error(error),
+            (Face::Chat, Refusal::UnknownModel { model, known }) => {
+                error_reply(openai_chat::unknown_model_reply(model, known.iter().map(String::as_str)))
+            }
+            (Face::Messages, Refusal::UnknownModel { model, known }) => {
+                let known = known.iter().map(String::as_str);
+                error_reply(anthropic_messages::unknown_model_reply(model, known, &self.request_id))
+            }
+            (Face::Chat, _) => {
+                let (status, _, code) = kind_of(refusal);
+                let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
+                let param = match refusal {
+                    Refusal::BadRequest { param, .. } => param.as_deref(),
+                    _ => None,
+                };
+                (status, Json(openai(&refusal.to_string(), kind, code, param))).into_response()
+            }
+            (Face::Messages | Face::Own, _) => {
+                let (status, own, _) = kind_of(refusal);
+                self.refuse_with(status, own, &refusal.to_string())
+            }
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(parts))
+    }
+}
+
+/// Status, and the words for programs: ours and OpenAI's.
+fn kind_of(refusal: &Refusal) -> (StatusCode, &'static str, Option<&'static str>) {
+    match refusal {
+        Refusal::UnknownProject(_) => (StatusCode::NOT_FOUND, "ProjectNotFound", Some("project_not_found")),
+        Refusal::UnknownModel { .. } => (StatusCode::NOT_FOUND, "ModelNotFound", Some("model_not_found")),
+        Refusal::BadRequest { .. } => (StatusCode::BAD_REQUEST, "BadRequest", None),
+        Refusal::BrokenProject { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "ProjectConfigError", Some("configuration_error"))
+        }
+        Refusal::DisabledModel { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "Unavailable", Some("configuration_error"))
+        }
+        Refusal::RequiredServerDown { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "Unavailable", Some("mcp_server_down"))
+        }
+        Refusal::Model(_) => (StatusCode::BAD_GATEWAY, "Unavailable", None),
+    }
 }
 
 fn openai(message: &str, kind: &str, code: Option<&str>, param: Option<&str>) -> Value {
     json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
 }
 
-fn own(code: &str, message: &str) -> Value {
-    json!({"error": code, "message": message, "details": null})
-}
-
-fn code(status: StatusCode) -> &'static str {
+fn own_code(status: StatusCode) -> &'static str {
     match status {
         StatusCode::NOT_FOUND => "NotFound",
         StatusCode::FORBIDDEN => "Forbidden",
@@ -43,42 +158,7 @@ fn code(status: StatusCode) -> &'static str {
     }
 }
 
-/// A refused chat, in OpenAI's envelope.
-pub(crate) fn chat_refusal(refusal: &Refusal) -> Response {
-    let message = refusal.to_string();
-    let (status, code, param) = match refusal {
-        Refusal::Model(error) => return error_reply(openai_chat::error_reply(error)),
-        Refusal::UnknownModel { model, known } => {
-            return error_reply(openai_chat::unknown_model_reply(model, known.iter().map(String::as_str)));
-        }
-        Refusal::UnknownProject(_) => (StatusCode::NOT_FOUND, Some("project_not_found"), None),
-        Refusal::BadRequest { param, .. } => (StatusCode::BAD_REQUEST, None, param.as_deref()),
-        Refusal::BrokenProject { .. } | Refusal::DisabledModel { .. } => {
-            (StatusCode::SERVICE_UNAVAILABLE, Some("configuration_error"), None)
-        }
-        Refusal::RequiredServerDown { .. } => {
-            (StatusCode::SERVICE_UNAVAILABLE, Some("mcp_server_down"), None)
-        }
-    };
-    let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
-    (status, Json(openai(&message, kind, code, param))).into_response()
-}
-
-/// The same refusals on our own routes.
-pub(crate) fn own_refusal(refusal: &Refusal) -> Response {
-    let (status, code) = match refusal {
-        Refusal::UnknownProject(_) => (StatusCode::NOT_FOUND, "ProjectNotFound"),
-        Refusal::UnknownModel { .. } => (StatusCode::NOT_FOUND, "ModelNotFound"),
-        Refusal::BadRequest { .. } => (StatusCode::BAD_REQUEST, "BadRequest"),
-        Refusal::BrokenProject { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "ProjectConfigError"),
-        Refusal::DisabledModel { .. } | Refusal::RequiredServerDown { .. } | Refusal::Model(_) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "Unavailable")
-        }
-    };
-    (status, Json(own(code, &refusal.to_string()))).into_response()
-}
-
-/// An error in OpenAI's envelope, with the upstream's wish for a pause.
+/// An error in its envelope, with the upstream's wish for a pause.
 pub(crate) fn error_reply(error: ErrorReply) -> Response {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let mut response = (status, Json(error.body)).into_response();

@@ -1,6 +1,6 @@
 //! Routes: HTTP in, the app's answers out.
 
-mod completions;
+mod answer;
 mod manage;
 
 use std::sync::Arc;
@@ -23,10 +23,15 @@ pub(crate) struct Shared {
 
 pub(crate) fn router(app: Arc<App>, hosts: Hosts, cut: CancellationToken) -> Router {
     Router::new()
-        .route("/v1/chat/completions", post(completions::unscoped))
+        .route("/v1/chat/completions", post(answer::unscoped))
+        .route("/v1/messages", post(answer::unscoped))
+        .route("/v1/messages/count_tokens", post(answer::count_tokens))
         .route("/v1/models", get(manage::models))
         .route("/v1/models/{*model}", get(manage::model))
-        .route("/v1/projects/{namespace}/{project}/chat/completions", post(completions::scoped))
+        .route("/v1/projects/{namespace}/{project}/chat/completions", post(answer::scoped))
+        .route("/v1/projects/{namespace}/{project}/v1/messages", post(answer::scoped))
+        .route("/v1/projects/{namespace}/{project}/v1/messages/count_tokens", post(answer::count_tokens))
+        .route("/v1/projects/{namespace}/{project}/v1/models", get(manage::project_models))
         .route("/v1/projects/{namespace}/{project}/models", get(manage::project_models))
         .route("/v1/projects/{namespace}/{project}/mcp/servers", get(manage::servers))
         .route("/v1/projects/{namespace}/{project}/tools", get(manage::tools))
@@ -37,6 +42,7 @@ pub(crate) fn router(app: Arc<App>, hosts: Hosts, cut: CancellationToken) -> Rou
         .route("/health/liveness", get(manage::liveness))
         .route("/health/readiness", get(manage::readiness))
         .route("/info", get(manage::info))
+        .method_not_allowed_fallback(guard::wrong_method)
         .fallback(guard::not_found)
         .layer(from_fn_with_state(hosts, guard::guard))
         .with_state(Shared { app, cut })

@@ -76,11 +76,11 @@ impl Daemon {
                     Ok(ModelDelta::Reasoning(text)) => yield ChatEvent::Reasoning(text),
                     Ok(ModelDelta::Call(call)) => calls.push(call),
                     Ok(ModelDelta::Usage(counted)) => usage = counted,
-                    Ok(ModelDelta::Finish { reason, .. }) => {
+                    Ok(ModelDelta::Finish { reason, stop_sequence, .. }) => {
                         if !calls.is_empty() {
                             yield ChatEvent::ClientCalls(std::mem::take(&mut calls));
                         }
-                        yield ChatEvent::Finished { reason, usage, rounds: 1 };
+                        yield ChatEvent::Finished { reason, usage, rounds: 1, stop_sequence };
                     }
                     Err(error) => yield ChatEvent::Failed(error),
                 }

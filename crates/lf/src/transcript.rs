@@ -50,7 +50,7 @@ impl Transcript {
                 }
             }
             ChatEvent::Notice(text) => self.notices.push(text.clone()),
-            ChatEvent::Finished { reason, usage, rounds } => {
+            ChatEvent::Finished { reason, usage, rounds, .. } => {
                 self.end = Some(
                     json!({"finish_reason": reason.name(), "usage": usage_json(usage), "rounds": rounds}),
                 );
@@ -134,7 +134,7 @@ pub(crate) fn event_json(event: &ChatEvent) -> Value {
             "calls": calls.iter().map(|call| json!({"id": call.id, "name": call.name, "arguments": call.arguments.raw()})).collect::<Vec<_>>(),
         }),
         ChatEvent::Notice(text) => json!({"event": "notice", "text": text}),
-        ChatEvent::Finished { reason, usage, rounds } => json!({
+        ChatEvent::Finished { reason, usage, rounds, .. } => json!({
             "event": "finished",
             "finish_reason": reason.name(),
             "usage": usage_json(usage),

@@ -30,7 +30,7 @@ pub enum Planned {
 
 pub(super) fn plan(
     mut turn: Box<Turn>,
-    round: Round,
+    mut round: Round,
     calls: Vec<RawCall>,
     events: &mut Vec<ChatEvent>,
 ) -> Step {
@@ -47,14 +47,15 @@ pub(super) fn plan(
         }
     }
     turn.request.messages.push(Message::Assistant(AssistantMessage {
-        content: Content::Text(round.text),
-        reasoning: some_text(round.reasoning),
+        content: Content::Text(std::mem::take(&mut round.text)),
+        reasoning: some_text(std::mem::take(&mut round.reasoning)),
         calls: planned.iter().map(|planned| planned.call.clone()).collect(),
         ..AssistantMessage::default()
     }));
     if for_client && planned.iter().all(|call| matches!(call.plan, Planned::Client)) {
-        return Step::Done(turn.hand_over(&planned, events));
+        return Step::Done(turn.hand_over(&planned, round, events));
     }
+    round.show_late(events);
     for planned in planned.iter().filter(|call| !matches!(call.plan, Planned::Client)) {
         let tool = match &planned.plan {
             Planned::Run(tool) => Some(tool.clone()),
@@ -179,7 +180,12 @@ fn say_unknown(unknown: &UnknownTool, tools: &crate::ToolSet) -> String {
 impl Turn {
     /// Ends the turn with the calls that are the client's to run. The assistant message is the last assistant message
     /// of the request, with all calls of the round.
-    pub(super) fn hand_over(self: Box<Self>, planned: &[PlannedCall], events: &mut Vec<ChatEvent>) -> Done {
+    pub(super) fn hand_over(
+        self: Box<Self>,
+        planned: &[PlannedCall],
+        mut round: Round,
+        events: &mut Vec<ChatEvent>,
+    ) -> Done {
         let calls: Vec<ToolCall> = planned
             .iter()
             .filter(|planned| matches!(planned.plan, Planned::Client))
@@ -187,8 +193,10 @@ impl Turn {
             .collect();
         let ids: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
         events.push(ChatEvent::ClientCalls(calls));
+        round.show_late(events);
         let rounds = self.rounds + 1;
-        events.push(ChatEvent::Finished { reason: FinishReason::ToolCalls, usage: self.usage, rounds });
+        let reason = FinishReason::ToolCalls;
+        events.push(ChatEvent::Finished { reason, usage: self.usage, rounds, stop_sequence: None });
         let mut messages = self.request.messages;
         let said = messages.split_off(self.given);
         // a single message is just what the client was told: nothing to put back

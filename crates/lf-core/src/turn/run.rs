@@ -8,7 +8,7 @@ use crate::tool::{ToolError, ToolOutput};
 
 use super::output::result_for_model;
 use super::plan::{Planned, PlannedCall};
-use super::{AskModel, Step, Turn};
+use super::{AskModel, Round, Step, Turn};
 
 /// The round's calls; each one that is [`Planned::Run`] is to be settled once, in any order.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl RunTools {
             .collect();
         if planned.iter().any(|planned| matches!(planned.plan, Planned::Client)) {
             turn.request.messages.extend(answers.into_iter().map(Message::Tool));
-            return Step::Done(turn.hand_over(&planned, events));
+            return Step::Done(turn.hand_over(&planned, Round::default(), events));
         }
         turn.end_round();
         if let Some(last) = answers.last_mut() {

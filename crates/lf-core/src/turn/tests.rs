@@ -56,7 +56,7 @@ fn text(text: &str) -> ModelDelta {
 }
 
 fn end(reason: FinishReason) -> ModelDelta {
-    ModelDelta::Finish { reason, raw: None }
+    ModelDelta::Finish { reason, raw: None, stop_sequence: None }
 }
 
 fn weather(id: &str, city: &str) -> ModelDelta {

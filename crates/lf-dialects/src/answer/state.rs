@@ -3,6 +3,7 @@
 use indexmap::IndexSet;
 use lf_core::{FinishReason, ModelDelta, ModelError, Usage};
 
+use super::stops::StopCutter;
 use crate::assemble::{Assembler, Ending, Fragment, TooMuch};
 
 /// How much of what cannot be read is shown.
@@ -31,12 +32,21 @@ pub(crate) struct Answer {
     reason: Option<FinishReason>,
     /// The upstream's spelling of why it stops.
     pub(super) raw: Option<String>,
+    /// Text after the first call that has a name: the call comes before it.
+    late: String,
+    pub(super) stops: StopCutter,
+    /// A sequence of ours ended the text: what the upstream says after it does not count.
+    pub(super) cut: bool,
+    /// The stop sequence that ended the text, where one is known.
+    pub(crate) stop_sequence: Option<String>,
     told_text: bool,
     told_reasoning: bool,
     /// Text or reasoning came in deltas: a message that follows them repeats it.
     pub(crate) streamed_text: bool,
     pub(crate) streamed_reasoning: bool,
-    /// The answer may end here although no reason was given (a dialect that has none).
+    /// The bytes are one document and not a stream.
+    pub(super) whole: bool,
+    /// The answer may end here although no reason was given: the dialect has none, or the document is whole.
     pub(crate) complete: bool,
     /// Ids of calls whose end the dialect has yet to tell.
     pub(crate) open_calls: IndexSet<String>,
@@ -51,10 +61,15 @@ impl Answer {
             usage: None,
             reason: None,
             raw: None,
+            late: String::new(),
+            stops: StopCutter::default(),
+            cut: false,
+            stop_sequence: None,
             told_text: false,
             told_reasoning: false,
             streamed_text: false,
             streamed_reasoning: false,
+            whole: false,
             complete: false,
             open_calls: IndexSet::new(),
             over: false,
@@ -74,24 +89,63 @@ impl Answer {
         let text = text.into();
         if !text.is_empty() {
             self.told_text = true;
+            if self.cut {
+                return;
+            }
+            let (text, stop) = self.stops.push(text);
+            if stop.is_some() {
+                self.cut = true;
+                self.stop_sequence = stop;
+            }
+            self.tell(text, deltas);
+        }
+    }
+
+    fn tell(&mut self, text: String, deltas: &mut Vec<ModelDelta>) {
+        if text.is_empty() {
+            return;
+        }
+        if self.calls.any_named() {
+            self.late.push_str(&text);
+        } else {
             deltas.push(ModelDelta::Text(text));
         }
     }
 
+    /// Tells the text that waited, for calls or for the rest of a stop sequence.
+    pub(super) fn tell_late(&mut self, deltas: &mut Vec<ModelDelta>) {
+        let held = self.stops.finish();
+        self.late.push_str(&held);
+        if !self.late.is_empty() {
+            deltas.push(ModelDelta::Text(std::mem::take(&mut self.late)));
+        }
+    }
+
+    /// A message as such, not a piece of one: in a document of its own it is the whole answer.
+    pub(crate) fn whole_message(&mut self) {
+        self.complete |= self.whole;
+    }
+
     pub(crate) fn reasoning(&mut self, text: impl Into<String>, deltas: &mut Vec<ModelDelta>) {
         let text = text.into();
-        if !text.is_empty() {
+        if !text.is_empty() && !self.cut {
             self.told_reasoning = true;
             deltas.push(ModelDelta::Reasoning(text));
         }
     }
 
     pub(crate) fn call(&mut self, fragment: Fragment<'_>) -> Result<(), ModelError> {
+        if self.cut {
+            return Ok(());
+        }
         self.calls.add(fragment).map_err(|TooMuch| self.too_many_calls())
     }
 
     /// A call that may repeat one that came in pieces; `place` is its position in the message.
     pub(crate) fn whole_call(&mut self, place: usize, fragment: Fragment<'_>) -> Result<(), ModelError> {
+        if self.cut {
+            return Ok(());
+        }
         self.calls.complete(place, fragment).map_err(|TooMuch| self.too_many_calls())
     }
 
@@ -139,12 +193,26 @@ impl Answer {
         Ok(())
     }
 
+    /// Ends an answer that a stop sequence of ours has cut, without waiting for the upstream: its counts stay unknown
+    /// where they come last.
+    pub(super) fn end_cut(&mut self, deltas: &mut Vec<ModelDelta>) {
+        if self.cut && !self.over {
+            self.reason = Some(FinishReason::Stop);
+            self.raw = Some("stop".to_owned());
+            self.end(deltas);
+        }
+    }
+
     fn end(&mut self, deltas: &mut Vec<ModelDelta>) {
         let reason = self.reason.unwrap_or(FinishReason::Stop);
         let ending = match reason {
             FinishReason::Length | FinishReason::ContentFilter => Ending::Cut,
             FinishReason::Stop | FinishReason::ToolCalls => Ending::Clean,
         };
+        if self.late.is_empty() {
+            let held = self.stops.finish();
+            deltas.extend((!held.is_empty()).then_some(ModelDelta::Text(held)));
+        }
         let calls = self.calls.finish(ending);
         let reason = match reason {
             FinishReason::Stop if !calls.is_empty() => FinishReason::ToolCalls,
@@ -152,8 +220,10 @@ impl Answer {
             reason => reason,
         };
         deltas.extend(calls.into_iter().map(ModelDelta::Call));
+        self.tell_late(deltas);
         deltas.extend(self.usage.map(ModelDelta::Usage));
-        deltas.push(ModelDelta::Finish { reason, raw: self.raw.clone() });
+        let stop_sequence = self.stop_sequence.take();
+        deltas.push(ModelDelta::Finish { reason, raw: self.raw.clone(), stop_sequence });
         self.over = true;
     }
 
@@ -177,6 +247,12 @@ impl Answer {
     pub(crate) fn not_json(&self, data: &str, error: &serde_json::Error) -> ModelError {
         self.garbled(format!("{} ({error})", sanitised(data.as_bytes())))
     }
+}
+
+/// Whether a word is a reason, and no stop sequence of a client's.
+pub(crate) fn is_reason(word: &str) -> bool {
+    matches!(word, "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "stop_token")
+        || finish_reason(word) != Some(FinishReason::Stop)
 }
 
 /// The canonical reason for every spelling seen; `None` for those that say the answer failed. What is not known

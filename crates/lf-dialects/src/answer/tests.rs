@@ -30,7 +30,7 @@ fn transcript(dialect: Dialect, reads: &[&[u8]]) -> String {
                     usage.input, usage.output, usage.cached, usage.reasoning
                 ),
             ),
-            ModelDelta::Finish { reason, raw } => {
+            ModelDelta::Finish { reason, raw, .. } => {
                 ("finish", format!("{} ({})", reason.name(), raw.unwrap_or_else(|| "-".to_owned())))
             }
         };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::errors::upstream_error;
 use super::usage::read_usage;
 use super::wire::{Choice, Chunk, Delta, Loose, without_lone_surrogates};
-use crate::answer::Answer;
+use crate::answer::{Answer, is_reason};
 use crate::assemble::{Fragment, Piece};
 
 /// Reads the data of one event, or a whole body.
@@ -58,6 +58,11 @@ fn read(answer: &mut Answer, chunk: &Chunk<'_>, deltas: &mut Vec<ModelDelta>) ->
     if let Some(error) = told_error(chunk, first) {
         return Err(upstream_error(&answer.url, &error));
     }
+    // vLLM tells which stop string it was; a number there is a token
+    let told = first.map(|choice| choice.stop_reason.text());
+    if let Some(stop) = told.filter(|stop| !stop.is_empty() && !is_reason(stop)) {
+        answer.stop_sequence = Some(stop.to_owned());
+    }
     match first.map(|choice| choice.finish_reason.text()) {
         Some(reason) => answer.finish_reason(reason),
         None => Ok(()),
@@ -97,7 +102,10 @@ fn read_choice(
         read_calls(answer, delta, Form::Delta)?;
     }
     match &choice.message {
-        Some(message) => read_message(answer, message, deltas),
+        Some(message) => {
+            answer.whole_message();
+            read_message(answer, message, deltas)
+        }
         None => Ok(()),
     }
 }

@@ -103,11 +103,11 @@ fn told_status(error: &Value) -> Option<u16> {
     })
 }
 
-/// An answer that is an error, in OpenAI's envelope.
+/// An answer that is an error, in the caller's dialect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ErrorReply {
     pub status: u16,
-    /// `{"error": {"message", "type", "param", "code"}}`.
+    /// OpenAI: `{"error": {"message", "type", "param", "code"}}`; Anthropic: `{"type": "error", "error": {"type", "message"}, "request_id"}`.
     pub body: Value,
     /// For the `Retry-After` header.
     pub retry_after: Option<Duration>,

@@ -126,7 +126,7 @@ impl ChunkEncoder {
     }
 }
 
-fn to_json(value: &impl Serialize) -> String {
+pub(crate) fn to_json(value: &impl Serialize) -> String {
     // Strings and numbers always have a JSON form.
     serde_json::to_string(value).unwrap_or_default()
 }
@@ -141,7 +141,7 @@ fn told_call(call: &ToolCall) -> Value {
 }
 
 /// What is told about the server's own work.
-fn lf_event(event: &ChatEvent) -> Option<Value> {
+pub(crate) fn lf_event(event: &ChatEvent) -> Option<Value> {
     Some(match event {
         ChatEvent::CallStarted { call, tool } => json!({
             "event": "tool_call",

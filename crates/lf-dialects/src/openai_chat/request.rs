@@ -9,7 +9,11 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::served::OUTER;
+use crate::anthropic_messages::ANTHROPIC_ONLY;
 use crate::schema;
+
+/// OpenAI takes no more stop sequences.
+const MAX_STOPS: usize = 4;
 
 /// What upstreams of this dialect differ in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,7 +55,8 @@ impl CallIds {
 
 /// The body of `POST …/chat/completions`. Equal requests give equal bytes. Every parameter is sent as it was given,
 /// except those that an upstream rejects where they have no object: `tool_choice` and `parallel_tool_calls` without
-/// tools, `stream_options` without a stream.
+/// tools, `stream_options` without a stream; of `stop` the first four are sent ([`stops_to_cut`] gives the others), and
+/// `max_tokens` gets its newer name for models that take no other.
 pub fn encode_request(model: &str, request: &ModelRequest, options: EncodeOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
@@ -66,13 +71,27 @@ pub fn encode_request(model: &str, request: &ModelRequest, options: EncodeOption
     }
     for (key, value) in &request.parameters {
         let pointless = match key.as_str() {
-            "model" | "messages" | "tools" | "tool_choice" | "stream" | "stream_options" => true,
+            "model" | "messages" | "tools" | "tool_choice" | "stream" | "stream_options" | ANTHROPIC_ONLY => {
+                true
+            }
             "parallel_tool_calls" => !has_tools,
             _ => false,
         };
-        if !pointless {
-            body.insert(key.clone(), value.clone());
+        if pointless {
+            continue;
         }
+        let (key, value) = match (key.as_str(), value) {
+            ("stop", Value::Array(stops)) if stops.len() > MAX_STOPS => {
+                ("stop", Value::from(&stops[..MAX_STOPS]))
+            }
+            ("max_tokens", limit)
+                if wants_newer_limit(model) && !request.parameters.contains_key("max_completion_tokens") =>
+            {
+                ("max_completion_tokens", limit.clone())
+            }
+            (key, value) => (key, value.clone()),
+        };
+        body.insert(key.to_owned(), value);
     }
     if request.stream {
         body.insert("stream".to_owned(), true.into());
@@ -86,6 +105,18 @@ pub fn encode_request(model: &str, request: &ModelRequest, options: EncodeOption
     body.into()
 }
 
+/// The stop sequences that [`encode_request`] does not send, for [`crate::AnswerDecoder::cut_at`].
+pub fn stops_to_cut(parameters: &Map<String, Value>) -> Vec<String> {
+    let stops = parameters.get("stop").and_then(Value::as_array).into_iter().flatten();
+    stops.skip(MAX_STOPS).filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// OpenAI's reasoning models reject `max_tokens`.
+fn wants_newer_limit(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model).as_bytes();
+    name.starts_with(b"gpt-5") || matches!(name, [b'o', b'1'..=b'9', ..])
+}
+
 fn tool(spec: &lf_core::model::ToolSpec) -> Value {
     let mut function = Map::new();
     function.insert("name".to_owned(), spec.name.as_str().into());
@@ -96,6 +127,7 @@ fn tool(spec: &lf_core::model::ToolSpec) -> Value {
     let mut tool = json!({"type": "function", "function": function});
     for (key, value) in &spec.rest {
         match (key.as_str(), value) {
+            (ANTHROPIC_ONLY, _) => {}
             (OUTER, Value::Object(outer)) => {
                 for (key, value) in outer {
                     tool[key.as_str()] = value.clone();
@@ -134,12 +166,20 @@ fn messages(messages: &[Message], options: EncodeOptions) -> Vec<Value> {
     out
 }
 
+/// Further fields as the client gave them, except what only Anthropic takes.
+fn rest(fields: &Map<String, Value>) -> impl Iterator<Item = (String, Value)> {
+    fields
+        .iter()
+        .filter(|(key, _)| *key != ANTHROPIC_ONLY)
+        .map(|(key, value)| (key.clone(), value.clone()))
+}
+
 fn prose(role: &str, prose: &Prose) -> Value {
     let mut message = Map::new();
     message.insert("role".to_owned(), role.into());
     message.insert("content".to_owned(), content(&prose.content));
     // `developer` is a system message whose role is kept in `rest`.
-    message.extend(prose.rest.clone());
+    message.extend(rest(&prose.rest));
     message.into()
 }
 
@@ -159,7 +199,7 @@ fn assistant(message: &AssistantMessage, options: EncodeOptions) -> Value {
             .map(|call| write_call(call, &options.call_ids.fit(&call.id), &call.arguments.for_replay()));
         out.insert("tool_calls".to_owned(), Value::Array(calls.collect()));
     }
-    out.extend(message.rest.clone());
+    out.extend(rest(&message.rest));
     out.into()
 }
 
@@ -249,6 +289,6 @@ fn tool_message(result: &ToolResult, options: EncodeOptions, attachments: &mut A
     message.insert("role".to_owned(), "tool".into());
     message.insert("tool_call_id".to_owned(), id.as_ref().into());
     message.insert("content".to_owned(), text.into());
-    message.extend(result.rest.clone());
+    message.extend(rest(&result.rest));
     message.into()
 }

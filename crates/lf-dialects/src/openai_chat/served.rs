@@ -32,7 +32,7 @@ pub struct RequestError {
 
 impl RequestError {
     /// `path` must be `what`, and is not.
-    pub(super) fn expected(path: &str, what: &str, found: &Value) -> Self {
+    pub(crate) fn expected(path: &str, what: &str, found: &Value) -> Self {
         let found = match found {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
@@ -49,7 +49,7 @@ impl RequestError {
         }
     }
 
-    pub(super) fn missing(path: &str, what: &str) -> Self {
+    pub(crate) fn missing(path: &str, what: &str) -> Self {
         Self {
             param: Some(path.to_owned()),
             message: format!("`{path}` is missing: {what}"),
@@ -58,12 +58,12 @@ impl RequestError {
         }
     }
 
-    pub(super) fn value(path: &str, message: String, hint: &str) -> Self {
+    pub(crate) fn value(path: &str, message: String, hint: &str) -> Self {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
         Self { param: Some(path.to_owned()), message, hint, code: Some("invalid_value") }
     }
 
-    pub(super) fn unsupported(path: &str, message: &str, hint: &str) -> Self {
+    pub(crate) fn unsupported(path: &str, message: &str, hint: &str) -> Self {
         Self { code: Some("unsupported_parameter"), ..Self::value(path, message.to_owned(), hint) }
     }
 }
@@ -72,20 +72,7 @@ impl RequestError {
 /// [`ChatRequest::parameters`]; what cannot be carried through a tool loop is refused, not dropped. The size of the
 /// body is the caller's concern.
 pub fn decode_request(body: &[u8]) -> Result<(ChatRequest, ViewOptions), RequestError> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| RequestError {
-        param: None,
-        message: format!("the body is not JSON: {error}"),
-        hint: None,
-        code: Some("invalid_json"),
-    })?;
-    let Value::Object(mut fields) = value else {
-        return Err(RequestError {
-            param: None,
-            message: "the body must be a JSON object".to_owned(),
-            hint: Some("send {\"messages\": [...]}".to_owned()),
-            code: Some("invalid_type"),
-        });
-    };
+    let mut fields = body_object(body)?;
     refuse_unsupported(&fields)?;
     let stream = boolean("stream", fields.shift_remove("stream"))?;
     let view = ViewOptions { stream, include_usage: include_usage(fields.get("stream_options"))? };
@@ -123,6 +110,25 @@ pub fn decode_request(body: &[u8]) -> Result<(ChatRequest, ViewOptions), Request
     Ok((request, view))
 }
 
+/// The body as an object.
+pub(crate) fn body_object(body: &[u8]) -> Result<Map<String, Value>, RequestError> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| RequestError {
+        param: None,
+        message: format!("the body is not JSON: {error}"),
+        hint: None,
+        code: Some("invalid_json"),
+    })?;
+    let Value::Object(fields) = value else {
+        return Err(RequestError {
+            param: None,
+            message: "the body must be a JSON object".to_owned(),
+            hint: Some("send {\"messages\": [...]}".to_owned()),
+            code: Some("invalid_type"),
+        });
+    };
+    Ok(fields)
+}
+
 /// Fields whose effect would get lost between the rounds of a tool loop.
 fn refuse_unsupported(fields: &Map<String, Value>) -> Result<(), RequestError> {
     let given = |key: &str| fields.get(key).filter(|value| !value.is_null());
@@ -153,7 +159,7 @@ fn refuse_unsupported(fields: &Map<String, Value>) -> Result<(), RequestError> {
     Ok(())
 }
 
-fn boolean(path: &str, value: Option<Value>) -> Result<bool, RequestError> {
+pub(crate) fn boolean(path: &str, value: Option<Value>) -> Result<bool, RequestError> {
     match value {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(value)) => Ok(value),

@@ -220,6 +220,7 @@ fn events() -> Vec<ChatEvent> {
         ChatEvent::Text("Hi \"you\"".to_owned()),
         ChatEvent::ClientCalls(vec![call("b", "{\"x\":1}"), call("c", "")]),
         ChatEvent::Finished {
+            stop_sequence: None,
             reason: FinishReason::ToolCalls,
             usage: Usage { input: 5, output: 2, cached: 1, reasoning: 0 },
             rounds: 2,

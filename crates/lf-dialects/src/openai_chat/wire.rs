@@ -34,6 +34,8 @@ pub(super) struct Choice<'a> {
     pub(super) message: Option<Delta<'a>>,
     #[serde(borrow)]
     pub(super) finish_reason: Loose<'a>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Loose<'a>,
     pub(super) error: Option<Value>,
 }
 

@@ -44,7 +44,7 @@ impl ModelProvider for Model {
         } else {
             deltas.push(Ok(ModelDelta::Text("done".to_owned())));
         }
-        deltas.push(Ok(ModelDelta::Finish { reason, raw: None }));
+        deltas.push(Ok(ModelDelta::Finish { reason, raw: None, stop_sequence: None }));
         Box::pin(stream::iter(deltas))
     }
 }

@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 use super::Shared;
 use crate::app::{App, Refusal};
 use crate::guard::json_body;
-use crate::{reply, view};
+use crate::reply::Caller;
+use crate::view;
 
 /// `owned_by` of every model.
 const OWNER: &str = "llamafarm";
@@ -24,19 +25,27 @@ pub(super) async fn models(State(shared): State<Shared>) -> Response {
     Json(openai_chat::models(names.iter().map(String::as_str), 0, OWNER)).into_response()
 }
 
-pub(super) async fn model(State(shared): State<Shared>, Path(model): Path<String>) -> Response {
+pub(super) async fn model(
+    State(shared): State<Shared>,
+    caller: Caller,
+    Path(model): Path<String>,
+) -> Response {
     match shared.app.find_model(None, Some(&model)) {
         Ok(_) => Json(openai_chat::models([model.as_str()], 0, OWNER)["data"][0].take()).into_response(),
-        Err(refusal) => reply::chat_refusal(&refusal),
+        Err(refusal) => caller.refusal(&refusal),
     }
 }
 
 type Scope = Path<(String, String)>;
 
-pub(super) async fn project_models(State(shared): State<Shared>, Path((namespace, name)): Scope) -> Response {
+pub(super) async fn project_models(
+    State(shared): State<Shared>,
+    caller: Caller,
+    Path((namespace, name)): Scope,
+) -> Response {
     let project = match shared.app.find_project(&namespace, &name) {
         Ok(project) => project,
-        Err(refusal) => return reply::chat_refusal(&refusal),
+        Err(refusal) => return caller.refusal(&refusal),
     };
     let models: Vec<Value> = project
         .models
@@ -60,17 +69,21 @@ pub(super) async fn project_models(State(shared): State<Shared>, Path((namespace
     Json(list).into_response()
 }
 
-pub(super) async fn servers(State(shared): State<Shared>, Path((namespace, name)): Scope) -> Response {
+pub(super) async fn servers(
+    State(shared): State<Shared>,
+    caller: Caller,
+    Path((namespace, name)): Scope,
+) -> Response {
     match shared.app.find_project(&namespace, &name) {
         Ok(project) => servers_of(&shared.app, &project),
-        Err(refusal) => reply::own_refusal(&refusal),
+        Err(refusal) => caller.refusal(&refusal),
     }
 }
 
-pub(super) async fn main_servers(State(shared): State<Shared>) -> Response {
+pub(super) async fn main_servers(State(shared): State<Shared>, caller: Caller) -> Response {
     match main_project(&shared.app) {
         Ok(project) => servers_of(&shared.app, &project),
-        Err(refusal) => reply::own_refusal(&refusal),
+        Err(refusal) => caller.refusal(&refusal),
     }
 }
 
@@ -92,26 +105,31 @@ pub(super) struct OfModel {
 
 pub(super) async fn tools(
     State(shared): State<Shared>,
+    caller: Caller,
     Path((namespace, name)): Scope,
     Query(of): Query<OfModel>,
 ) -> Response {
     match shared.app.find_project(&namespace, &name) {
-        Ok(project) => tools_of(&shared.app, &project, of.model.as_deref()).await,
-        Err(refusal) => reply::own_refusal(&refusal),
+        Ok(project) => tools_of(&shared.app, &caller, &project, of.model.as_deref()).await,
+        Err(refusal) => caller.refusal(&refusal),
     }
 }
 
-pub(super) async fn main_tools(State(shared): State<Shared>, Query(of): Query<OfModel>) -> Response {
+pub(super) async fn main_tools(
+    State(shared): State<Shared>,
+    caller: Caller,
+    Query(of): Query<OfModel>,
+) -> Response {
     match main_project(&shared.app) {
-        Ok(project) => tools_of(&shared.app, &project, of.model.as_deref()).await,
-        Err(refusal) => reply::own_refusal(&refusal),
+        Ok(project) => tools_of(&shared.app, &caller, &project, of.model.as_deref()).await,
+        Err(refusal) => caller.refusal(&refusal),
     }
 }
 
-async fn tools_of(app: &App, project: &Arc<Project>, model: Option<&str>) -> Response {
+async fn tools_of(app: &App, caller: &Caller, project: &Arc<Project>, model: Option<&str>) -> Response {
     let (project, model) = match app.find_model(Some(project), model) {
         Ok(found) => found,
-        Err(refusal) => return reply::own_refusal(&refusal),
+        Err(refusal) => return caller.refusal(&refusal),
     };
     let catalogue = app.tools_of(&project, &model).list(&model.servers).await;
     let set = ToolSet::new(&catalogue, &model.tools, &[]);
@@ -136,8 +154,8 @@ struct Execute {
 /// Runs one tool, as the design documents' clients do: `{server, tool, arguments}`.
 pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let path = parts.uri.path();
-    let body = match json_body(path, &parts.headers, body).await {
+    let caller = Caller::of(&parts);
+    let body = match json_body(&parts, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
@@ -145,7 +163,7 @@ pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> R
         Ok(call) => call,
         Err(error) => {
             let what = format!("the body is not `{{\"server\", \"tool\", \"arguments\"}}`: {error}");
-            return reply::refusal(path, StatusCode::BAD_REQUEST, &what);
+            return caller.refuse(StatusCode::BAD_REQUEST, &what);
         }
     };
     let project = match call.project.as_deref().map(|name| name.split_once('/')) {
@@ -153,17 +171,17 @@ pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> R
         Some(Some((namespace, name))) => shared.app.find_project(namespace, name),
         Some(None) => {
             let what = "`project` must be `namespace/project`";
-            return reply::refusal(path, StatusCode::BAD_REQUEST, what);
+            return caller.refuse(StatusCode::BAD_REQUEST, what);
         }
     };
     let project = match project {
         Ok(project) => project,
-        Err(refusal) => return reply::own_refusal(&refusal),
+        Err(refusal) => return caller.refusal(&refusal),
     };
-    run(&shared.app, &project, call, path).await
+    run(&shared.app, &caller, &project, call).await
 }
 
-async fn run(app: &App, project: &Project, call: Execute, path: &str) -> Response {
+async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Response {
     let Some(server) = project.servers.get(&call.server) else {
         let known: Vec<&str> = project.servers.keys().map(String::as_str).collect();
         let what = format!(
@@ -171,7 +189,7 @@ async fn run(app: &App, project: &Project, call: Execute, path: &str) -> Respons
             call.server,
             known.join(", ")
         );
-        return reply::refusal(path, StatusCode::NOT_FOUND, &what);
+        return caller.refuse(StatusCode::NOT_FOUND, &what);
     };
     let tools = app.pool.tools([(call.server.clone(), server.clone())]);
     let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
@@ -187,7 +205,7 @@ async fn run(app: &App, project: &Project, call: Execute, path: &str) -> Respons
                     StatusCode::BAD_GATEWAY
                 }
             };
-            reply::refusal(path, status, &error.to_string())
+            caller.refuse(status, &error.to_string())
         }
     }
 }

@@ -20,6 +20,7 @@ pub(crate) fn read_event(
         "content_block_delta" => read_delta(answer, index, &event["delta"], deltas)?,
         "message_delta" => {
             read_usage(answer, &event["usage"]);
+            read_stop_sequence(answer, &event["delta"]);
             answer.finish_reason(event["delta"]["stop_reason"].as_str().unwrap_or_default())?;
         }
         "message_stop" => answer.end_mark(deltas)?,
@@ -41,7 +42,12 @@ fn read_message(
         begin_block(answer, u64::try_from(at).ok(), block, deltas)?;
     }
     read_usage(answer, &message["usage"]);
+    read_stop_sequence(answer, message);
     answer.finish_reason(message["stop_reason"].as_str().unwrap_or_default())
+}
+
+fn read_stop_sequence(answer: &mut Answer, ended: &Value) {
+    answer.stop_sequence = ended["stop_sequence"].as_str().map(str::to_owned);
 }
 
 fn begin_block(

@@ -1,0 +1,461 @@
+use std::time::Duration;
+
+use lf_core::model::ChatRequest;
+use lf_core::{
+    Arguments, ChatEvent, FinishReason, ModelError, ModelRequest, ToolCall, ToolResult, Usage,
+};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::openai_chat::{EncodeOptions, LfEvents, RequestError, encode_request};
+
+#[expect(clippy::needless_pass_by_value, reason = "reads better at the many calls")]
+fn decode(body: Value) -> Result<ChatRequest, RequestError> {
+    decode_request(body.to_string().as_bytes()).map(|(request, _)| request)
+}
+
+fn openai(request: ChatRequest) -> Value {
+    let request = ModelRequest {
+        messages: request.messages,
+        tools: request.tools.into(),
+        tool_choice: request.tool_choice,
+        parameters: request.parameters,
+        stream: request.stream,
+    };
+    encode_request("gpt", &request, EncodeOptions::default())
+}
+
+/// What an OpenAI upstream gets, one message a line, then the other fields.
+fn sent(body: Value) -> String {
+    let mut sent = openai(decode(body).unwrap());
+    let messages = sent["messages"].take();
+    let mut lines: Vec<String> = messages.as_array().unwrap().iter().map(Value::to_string).collect();
+    let fields = sent.as_object_mut().unwrap();
+    for key in ["model", "messages", "max_tokens"] {
+        fields.shift_remove(key);
+    }
+    lines.extend(fields.iter().map(|(key, value)| format!("{key}: {value}")));
+    lines.join("\n")
+}
+
+fn ask(messages: Value) -> Value {
+    json!({"model": "m", "max_tokens": 9, "messages": messages})
+}
+
+fn ask_with(fields: Value) -> Value {
+    let mut body = ask(json!([{"role": "user", "content": "hi"}]));
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    body
+}
+
+fn refused(body: Value) -> String {
+    let error = decode(body).unwrap_err();
+    let reply = request_error_reply(&error, "req_1");
+    format!("{} {}", reply.status, reply.body["error"]["message"].as_str().unwrap())
+}
+
+#[test]
+fn a_coding_assistants_request_reaches_an_openai_upstream_without_what_only_anthropic_knows() {
+    let body = json!({
+        "model": "m", "max_tokens": 9, "stream": true, "temperature": 0,
+        "system": [
+            {"type": "text", "text": "x-anthropic-billing-header: cc_version=1; cch=77;"},
+            {"type": "text", "text": "You write code.", "cache_control": {"type": "ephemeral"}},
+            {"type": "text", "text": "cwd: /repo"},
+        ],
+        "messages": [
+            {"role": "user", "content": [
+                {"type": "text", "text": "mend", "cache_control": {"type": "ephemeral"}},
+                {"type": "text", "text": "it"},
+            ]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "secretly", "signature": "SIG"},
+                {"type": "redacted_thinking", "data": "SEALED"},
+                {"type": "text", "text": "Looking."},
+                {"type": "tool_use", "id": "a", "name": "read", "input": {"b": 1, "a": 2}},
+            ]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "x", "cache_control": {"type": "ephemeral"}}]},
+            {"role": "system", "content": "The budget is low."},
+        ],
+        "tools": [{"name": "read", "type": "custom", "input_schema": {"type": "object", "properties": {}}, "defer_loading": true, "cache_control": {}}],
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
+        "thinking": {"type": "adaptive"}, "output_config": {"effort": "max"},
+        "metadata": {"user_id": "u".repeat(65)},
+        "context_management": {"edits": []}, "betas": ["b"],
+    });
+    insta::assert_snapshot!(sent(body), @"");
+}
+
+#[test]
+fn every_call_gets_one_result_directly_after_it() {
+    let tool_use = |id: &str| json!({"type": "tool_use", "id": id, "name": "f", "input": {}});
+    let result = |id: &str, text: &str| json!({"type": "tool_result", "tool_use_id": id, "content": text});
+    let messages = json!([
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [tool_use("a"), tool_use("b"), tool_use("c"), tool_use("c")]},
+        {"role": "system", "content": "between"},
+        {"role": "user", "content": [
+            {"type": "text", "text": "and then"},
+            result("b", "B"), result("b", "again"), result("c", "C1"), result("lost", "L"), result("c", "C2"),
+        ]},
+        {"role": "assistant", "content": [tool_use("d")]},
+    ]);
+    insta::assert_snapshot!(sent(ask(messages)), @"");
+}
+
+#[test]
+fn results_keep_their_images_and_say_that_they_failed() {
+    let messages = json!([
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [
+            {"type": "tool_use", "id": "a", "name": "f", "input": null},
+            {"type": "tool_use", "id": "b", "name": "f", "input": {}},
+            {"type": "tool_use", "id": "c", "name": "f", "input": {}},
+        ]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "a", "is_error": true, "content": [{"type": "text", "text": "no file"}]},
+            {"type": "tool_result", "tool_use_id": "b", "content": [
+                {"type": "text", "text": "seen"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+                {"type": "search_result", "title": "T", "source": "https://t", "content": [{"type": "text", "text": "found"}]},
+                {"type": "tool_reference", "tool_name": "g"},
+            ]},
+            {"type": "tool_result", "tool_use_id": "c"},
+            {"type": "text", "text": "go on"},
+        ]},
+    ]);
+    insta::assert_snapshot!(sent(ask(messages)), @"");
+}
+
+#[test]
+fn documents_become_text_or_a_file() {
+    let messages = json!([{"role": "user", "content": [
+        {"type": "document", "title": "notes", "context": "old", "source": {"type": "text", "media_type": "text/plain", "data": "N"}},
+        {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "inner"}]}},
+        {"type": "document", "title": "a.pdf", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}},
+        {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}},
+    ]}]);
+    insta::assert_snapshot!(sent(ask(messages)), @"");
+}
+
+#[test]
+fn what_anthropics_servers_did_is_told_in_words() {
+    let messages = json!([
+        {"role": "user", "content": "news?"},
+        {"role": "assistant", "content": [
+            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "news"}},
+            {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "web_search_result", "url": "https://n", "encrypted_content": "XXXX"}]},
+            {"type": "text", "text": "None."},
+        ]},
+        {"role": "user", "content": [{"type": "block_of_tomorrow", "x": 1}]},
+    ]);
+    insta::assert_snapshot!(sent(ask(messages)), @"");
+}
+
+#[test]
+fn parameters_take_the_spelling_of_openai() {
+    let body = ask_with(json!({
+        "stop_sequences": ["a", "b", "c", "d", "e"], "top_p": 0.5, "top_k": 3, "tool_choice": {"type": "auto"},
+        "thinking": {"type": "enabled", "budget_tokens": 5000},
+        "output_config": {"format": {"type": "json_schema", "schema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false}}},
+        "tools": null, "system": null, "mcp_servers": [],
+    }));
+    let parameters = decode(body.clone()).unwrap().parameters;
+    assert_eq!(crate::openai_chat::stops_to_cut(&parameters), ["e"]);
+    insta::assert_snapshot!(sent(body), @"");
+}
+
+#[test]
+fn what_cannot_be_carried_is_refused_with_a_way_out() {
+    let cases = [
+        ask(json!([])),
+        ask(json!([{"role": "tool", "content": "x"}])),
+        ask(json!([{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}])),
+        ask(json!([{"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "f"}}]}])),
+        ask(json!([{"role": "user", "content": [{"type": "document", "source": {"type": "url", "url": "https://x"}}]}])),
+        json!({"model": "m", "messages": [{"role": "user", "content": "x"}]}),
+        ask_with(json!({"max_tokens": 0})),
+        ask_with(json!({"tool_choice": {"type": "tool"}})),
+        ask_with(json!({"tool_choice": {"type": "some"}})),
+        ask_with(json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]})),
+        ask_with(json!({"mcp_servers": [{"url": "https://m"}]})),
+        ask_with(json!({"output_config": {"effort": "extreme"}})),
+        ask_with(json!({"output_config": {"format": {"type": "xml"}}})),
+        ask_with(json!({"thinking": {"type": "enabled"}})),
+        ask_with(json!({"stop_sequences": [""]})),
+        json!([]),
+    ];
+    let told: Vec<String> = cases.into_iter().map(refused).collect();
+    insta::assert_snapshot!(told.join("\n"), @"");
+}
+
+#[test]
+fn what_only_anthropic_takes_is_kept_for_it() {
+    let mut body = ask_with(json!({
+        "context_management": {"edits": []}, "metadata": {"user_id": "u", "team": "t"},
+        "tools": [
+            {"name": "f", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}},
+            {"type": "web_search_20250305", "name": "web_search", "max_uses": 2},
+        ],
+    }));
+    body["messages"][1] = json!({"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "ours", "signature": OWN_SIGNATURE},
+        {"type": "thinking", "thinking": "theirs", "signature": "S"},
+        {"type": "text", "text": "t"},
+    ]});
+    let request = decode(body).unwrap();
+    assert_eq!(request.parameters[ANTHROPIC_ONLY]["context_management"], json!({"edits": []}));
+    assert_eq!(request.parameters[ANTHROPIC_ONLY]["metadata"]["team"], "t");
+    assert_eq!(request.parameters[ANTHROPIC_ONLY]["tools"][0]["max_uses"], 2);
+    assert_eq!(request.tools[0].rest[ANTHROPIC_ONLY]["cache_control"]["type"], "ephemeral");
+    let lf_core::Message::Assistant(said) = &request.messages[1] else { panic!("an assistant's message") };
+    assert_eq!(said.reasoning.as_deref(), Some("ourstheirs"));
+    assert_eq!(said.rest[ANTHROPIC_ONLY]["content"].as_array().unwrap().len(), 2, "our own block stays here");
+    assert!(!openai(request).to_string().contains('$'));
+}
+
+#[test]
+fn tokens_are_counted_without_the_bytes_of_images() {
+    let image = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A".repeat(400_000)}});
+    let mut body = ask(json!([{"role": "user", "content": [image, {"type": "text", "text": "word ".repeat(80)}]}]));
+    body.as_object_mut().unwrap().shift_remove("max_tokens");
+    let request = decode_count_request(body.to_string().as_bytes()).unwrap();
+    assert_eq!(count_tokens(&request), 4 + 1600 + 100);
+}
+
+fn call(id: &str, arguments: &str) -> ToolCall {
+    ToolCall {
+        id: id.to_owned(),
+        name: "f".to_owned(),
+        arguments: Arguments::parse(arguments),
+        rest: Map::new(),
+    }
+}
+
+fn finished(reason: FinishReason) -> ChatEvent {
+    let usage = Usage { input: 10, output: 3, cached: 4, reasoning: 1 };
+    ChatEvent::Finished { reason, usage, rounds: 1, stop_sequence: None }
+}
+
+fn streamed(events: &[ChatEvent], view: MessagesView, lf_events: LfEvents) -> String {
+    let mut encoder = EventEncoder::new("msg_1", "m", view, lf_events);
+    let told = events.iter().flat_map(|event| encoder.event(event));
+    told.map(|(name, data)| format!("{name} {data}")).collect::<Vec<_>>().join("\n")
+}
+
+fn a_turn() -> Vec<ChatEvent> {
+    vec![
+        ChatEvent::Started { turn: "t".to_owned(), model: "m".to_owned() },
+        ChatEvent::Reasoning("Hm".to_owned()),
+        ChatEvent::Reasoning("m.".to_owned()),
+        ChatEvent::Text("\n".to_owned()),
+        ChatEvent::Text("Let me".to_owned()),
+        ChatEvent::Text(" see.".to_owned()),
+        ChatEvent::CallStarted { call: call("s1", "{}"), tool: None },
+        ChatEvent::CallFinished {
+            result: ToolResult::error(&call("s1", "{}"), "there is no tool `f`"),
+            elapsed: Duration::from_millis(7),
+        },
+        ChatEvent::Text(" ".to_owned()),
+        ChatEvent::ClientCalls(vec![call("a", r#"{"q": 1}"#), call("b", "")]),
+        finished(FinishReason::ToolCalls),
+        ChatEvent::Text("too late".to_owned()),
+    ]
+}
+
+#[test]
+fn a_turn_becomes_blocks_one_after_the_other() {
+    insta::assert_snapshot!(streamed(&a_turn(), MessagesView::default(), LfEvents::Told), @"");
+}
+
+#[test]
+fn thinking_that_was_switched_off_is_not_shown() {
+    let body = ask_with(json!({"thinking": {"type": "disabled"}, "stream": true}));
+    let (_, view) = decode_request(body.to_string().as_bytes()).unwrap();
+    assert_eq!(view, MessagesView { stream: true, thinking: ThinkingView::Hidden });
+    let told = streamed(&a_turn(), view, LfEvents::Hidden);
+    assert!(!told.contains("thinking") && !told.contains("ping"), "{told}");
+}
+
+#[test]
+fn an_error_ends_the_stream_and_nothing_says_that_all_is_well() {
+    let error = ModelError::Failed {
+        url: "http://up".to_owned(),
+        status: 529,
+        message: "busy".to_owned(),
+        retry_after: None,
+    };
+    let events = [
+        ChatEvent::Started { turn: "t".to_owned(), model: "m".to_owned() },
+        ChatEvent::Text("Half".to_owned()),
+        ChatEvent::Failed(error),
+        finished(FinishReason::Stop),
+    ];
+    insta::assert_snapshot!(streamed(&events[1..], MessagesView::default(), LfEvents::Told), @"");
+    let mut completion = Completion::new("msg_1", "m", MessagesView::default(), LfEvents::Told);
+    events.iter().for_each(|event| completion.push(event));
+    let reply = completion.finish("req_1").unwrap_err();
+    insta::assert_snapshot!(format!("{} {}", reply.status, reply.body), @"");
+}
+
+#[test]
+fn a_whole_message_says_what_the_stream_says() {
+    let mut completion = Completion::new("msg_1", "m", MessagesView::default(), LfEvents::Hidden);
+    a_turn().iter().for_each(|event| completion.push(event));
+    insta::assert_snapshot!(completion.finish("req_1").unwrap(), @"");
+}
+
+#[test]
+fn every_ending_has_its_stop_reason() {
+    let ended = |reason, stop: Option<&str>| {
+        let mut completion = Completion::new("msg_1", "m", MessagesView::default(), LfEvents::Hidden);
+        completion.push(&ChatEvent::Finished {
+            reason,
+            usage: Usage::default(),
+            rounds: 1,
+            stop_sequence: stop.map(str::to_owned),
+        });
+        let message = completion.finish("r").unwrap();
+        format!("{} {}", message["stop_reason"], message["stop_sequence"])
+    };
+    let told = [
+        ended(FinishReason::Stop, None),
+        ended(FinishReason::Stop, Some("END")),
+        ended(FinishReason::Length, None),
+        ended(FinishReason::ContentFilter, None),
+        ended(FinishReason::ToolCalls, None),
+    ];
+    insta::assert_snapshot!(told.join(", "), @"");
+}
+
+#[test]
+fn errors_keep_the_upstreams_status_and_wording() {
+    let told = |status: u16, body: &str| {
+        let error = crate::openai_chat::error_body(status, body.as_bytes(), "http://up", None);
+        let reply = error_reply(&error, "req_1");
+        format!("{} {}", reply.status, reply.body)
+    };
+    let long = r#"{"error": {"message": "maximum context length is 8192 tokens", "code": "context_length_exceeded"}}"#;
+    let lines = [
+        told(400, long),
+        told(401, r#"{"error": {"message": "who?"}}"#),
+        told(402, r#"{"error": {"message": "pay"}}"#),
+        told(403, "no"),
+        told(404, "no"),
+        told(413, "no"),
+        told(422, "no"),
+        told(429, "no"),
+        told(500, "no"),
+        told(503, "<html>busy</html>"),
+        told(504, "no"),
+        told(302, "no"),
+    ];
+    insta::assert_snapshot!(lines.join("\n"), @"");
+}
+
+fn event() -> impl Strategy<Value = ChatEvent> {
+    prop_oneof![
+        prop_oneof!["[ab \n]{1,4}", Just(" ".to_owned())].prop_map(ChatEvent::Text),
+        "[ab]{1,3}".prop_map(ChatEvent::Reasoning),
+        Just(ChatEvent::CallStarted { call: call("s", "{}"), tool: None }),
+        Just(ChatEvent::CallFinished {
+            result: ToolResult::error(&call("s", "{}"), "no"),
+            elapsed: Duration::ZERO
+        }),
+        Just(ChatEvent::Notice("n".to_owned())),
+        prop::collection::vec(Just(call("c", r#"{"q":1}"#)), 0..3).prop_map(ChatEvent::ClientCalls),
+    ]
+}
+
+fn ending() -> impl Strategy<Value = ChatEvent> {
+    prop_oneof![
+        Just(finished(FinishReason::Stop)),
+        Just(finished(FinishReason::Length)),
+        Just(ChatEvent::Failed(ModelError::Unsupported("no".to_owned()))),
+    ]
+}
+
+/// Checks the protocol and gives the blocks, as a whole message has them.
+fn protocol(told: &[(&'static str, String)]) -> (Vec<Value>, String) {
+    let mut blocks: Vec<Value> = Vec::new();
+    let mut open = false;
+    let mut end = String::new();
+    for (at, (name, data)) in told.iter().enumerate() {
+        let event: Value = serde_json::from_str(data).unwrap();
+        assert_eq!(event["type"], *name);
+        assert!(end.is_empty() || end == "message_delta", "`{name}` after `{end}`");
+        assert_eq!(at == 0 && *name != "error", *name == "message_start", "starts once, first");
+        match *name {
+            "message_start" | "ping" => assert!(end.is_empty()),
+            "content_block_start" => {
+                assert!(!open, "a block in a block");
+                assert_eq!(event["index"], blocks.len());
+                blocks.push(event["content_block"].clone());
+                open = true;
+            }
+            "content_block_delta" => {
+                assert!(open);
+                assert_eq!(event["index"], blocks.len() - 1);
+                add(blocks.last_mut().unwrap(), &event["delta"]);
+            }
+            "content_block_stop" => {
+                assert!(open);
+                assert_eq!(event["index"], blocks.len() - 1);
+                open = false;
+            }
+            "message_delta" => {
+                assert!(!open);
+                end = "message_delta".to_owned();
+            }
+            "message_stop" | "error" => {
+                assert_eq!(*name == "message_stop", end == "message_delta");
+                end = (*name).to_owned();
+            }
+            other => panic!("unknown event `{other}`"),
+        }
+    }
+    (blocks, end)
+}
+
+fn add(block: &mut Value, delta: &Value) {
+    match delta["type"].as_str().unwrap() {
+        "input_json_delta" => {
+            block["input"] = serde_json::from_str(delta["partial_json"].as_str().unwrap()).unwrap();
+        }
+        kind => {
+            let key = kind.trim_end_matches("_delta");
+            let text = format!("{}{}", block[key].as_str().unwrap(), delta[key].as_str().unwrap());
+            block[key] = text.into();
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_turn_keeps_the_protocol_and_says_the_same_streamed_and_whole(
+        events in prop::collection::vec(event(), 0..12),
+        ending in ending(),
+        after in prop::collection::vec(event(), 0..3),
+        hidden in any::<bool>(),
+    ) {
+        let thinking = if hidden { ThinkingView::Hidden } else { ThinkingView::Shown };
+        let view = MessagesView { stream: true, thinking };
+        let mut encoder = EventEncoder::new("msg_1", "m", view, LfEvents::Told);
+        let mut completion = Completion::new("msg_1", "m", view, LfEvents::Told);
+        let mut told = Vec::new();
+        for event in events.iter().chain([&ending]).chain(&after) {
+            told.extend(encoder.event(event));
+            told.extend(encoder.ping());
+            completion.push(event);
+        }
+        let (blocks, end) = protocol(&told);
+        match completion.finish("req_1") {
+            Ok(message) => {
+                prop_assert_eq!(&end, "message_stop");
+                prop_assert_eq!(&message["content"], &Value::from(blocks));
+            }
+            Err(_) => prop_assert_eq!(&end, "error"),
+        }
+    }
+}
