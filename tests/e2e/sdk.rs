@@ -95,3 +95,41 @@ fn a_refused_key_is_an_authentication_error_to_the_sdk() {
     let seen = python("openai_errors.py", &[&daemon.url("/v1"), "assistant"]);
     assert_eq!(seen["class"], "AuthenticationError", "{seen}");
 }
+
+/// A round of two server-run calls, a mixed round, a client-run call alone, the answer.
+fn rounds_for_both_sides() -> Vec<Reply> {
+    vec![
+        Reply::calls([Call::new("a", "~echo", json!({"n": 1})), Call::new("b", "~echo", json!({"n": 2}))])
+            .usage(10, 1),
+        Reply::calls([Call::new("c", "~echo", json!({"n": 3})), Call::new("d", "note", json!({"text": "x"}))])
+            .usage(20, 2),
+        Reply::call("e", "note", json!({"text": "y"})).usage(30, 3),
+        Reply::text("All is noted.").pieces(4).usage(40, 4),
+    ]
+}
+
+#[test]
+fn tools_of_both_sides_are_one_conversation_to_the_anthropic_sdk() {
+    let model = ScriptedModel::start(rounds_for_both_sides().into_iter().chain(rounds_for_both_sides()));
+    let server = Script::echoing(&["echo"]);
+    let project = TestProject::with_model(&model.base_url(), &[scripted("m", &server)]);
+    let daemon = project.serve();
+    for how in ["stream", "whole"] {
+        let seen = python("anthropic_messages.py", &[&daemon.url(""), how, "hi"]);
+        let turns = seen.as_array().unwrap();
+        assert_eq!(turns.len(), 3, "{seen}");
+        // the server's calls of the first two rounds are not the client's business
+        assert_eq!(turns[0]["stop_reason"], "tool_use", "{seen}");
+        assert_eq!(turns[0]["calls"], json!([{"name": "note", "input": {"text": "x"}}]), "{seen}");
+        assert_eq!(turns[0]["usage"], json!({"input_tokens": 30, "output_tokens": 3}), "{seen}");
+        assert_eq!(turns[1]["calls"], json!([{"name": "note", "input": {"text": "y"}}]), "{seen}");
+        assert_eq!(turns[2]["stop_reason"], "end_turn", "{seen}");
+        assert_eq!(turns[2]["text"], "All is noted.", "{seen}");
+        // every call of the conversation is answered upstream, the server's and the client's
+        let last = model.asked().last().unwrap().clone();
+        for (id, result) in [("a", "1"), ("b", "2"), ("c", "3")] {
+            assert!(last.result_of(id).unwrap().contains(result), "{id}");
+        }
+    }
+    model.finish();
+}

@@ -7,21 +7,31 @@
 mod body;
 mod candidate;
 mod elements;
+mod families;
 mod format;
 mod json_body;
+mod literal_body;
+mod literals;
 mod markdown;
 mod marks;
+mod named_body;
+mod nested;
 mod output;
 mod scanner;
 mod shape;
+mod tagged_body;
 #[cfg(test)]
 mod tests;
+mod typed;
 mod utf8;
 
 use crate::Arguments;
 
 pub use body::FieldKind;
-pub use format::{Body, DEFAULT, Mark, NAMED, TextFormat, named};
+pub use families::{for_model, named, names};
+pub use format::{
+    Body, Channels, DEFAULT, Head, Mark, Named, NamedHead, Param, Place, Reasoning, Tagged, TextFormat, Trim,
+};
 pub use scanner::TextScanner;
 pub use utf8::Utf8Joiner;
 

@@ -112,16 +112,22 @@ impl Assembler {
 
     /// A call told once more as a whole, after its pieces: completes the call of that id, else the one at that place.
     pub(crate) fn complete(&mut self, place: usize, fragment: Fragment<'_>) -> Result<(), TooMuch> {
-        let by_id = self.slots.iter().position(|slot| !slot.id.is_empty() && slot.id == fragment.id);
-        let at_place = || self.slots.get(place).filter(|slot| slot.id.is_empty() || fragment.id.is_empty());
-        let Some(at) = by_id.or_else(|| at_place().map(|_| place)) else {
-            // Entries of one message are calls of their own, numbered or not.
+        // Entries of one message are calls of their own, numbered or not, even under one id.
+        let earlier = |slot: &&Slot| slot.delta != self.delta;
+        let by_id = |slot: &Slot| !slot.id.is_empty() && slot.id == fragment.id;
+        let by_id = self.slots.iter().position(|slot| earlier(&slot) && by_id(slot));
+        let unnamed = |slot: &&Slot| slot.id.is_empty() || fragment.id.is_empty();
+        let at_place = || self.slots.get(place).filter(earlier).filter(unnamed);
+        let at = by_id.or_else(|| at_place().map(|_| place)).unwrap_or_else(|| {
             let index = fragment.index.or(Some(place as u64));
-            return self.add(Fragment { index, ..fragment });
-        };
+            self.slots.push(Slot { index, ..Slot::default() });
+            self.slots.len() - 1
+        });
         let slot = &mut self.slots[at];
+        slot.delta = self.delta;
         set_once(&mut slot.id, fragment.id);
         set_once(&mut slot.name, fragment.name);
+        slot.rest.extend(fragment.rest);
         match fragment.arguments {
             Piece::Text(text) if !text.trim().is_empty() => {
                 slot.arguments = ArgumentText::whole(text.to_owned());

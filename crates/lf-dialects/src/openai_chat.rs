@@ -21,8 +21,8 @@ pub use errors::{
 pub(crate) use reply::lf_event;
 pub use reply::{ChunkEncoder, Completion, LfEvents, models};
 pub use request::{CallIds, EncodeOptions, encode_request, stops_to_cut};
-pub(crate) use served::{body_object, boolean};
 pub use served::{RequestError, ViewOptions, decode_request};
+pub(crate) use served::{body_object, boolean};
 
 #[cfg(test)]
 mod tests;

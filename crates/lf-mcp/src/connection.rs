@@ -77,8 +77,11 @@ impl Connection {
         let mut process = None;
         let handshake = match &server.transport {
             Kind::Stdio(stdio) => {
-                let (child, stdin, stdout) =
-                    spawn::spawn(&launch(stdio, surroundings), &surroundings.tracker, &server.name)?;
+                let (child, stdin, stdout) = spawn::spawn(
+                    &launch(stdio, surroundings, secrets(server)),
+                    &surroundings.tracker,
+                    &server.name,
+                )?;
                 let transport = StdioTransport::new(stdout, stdin, signals.clone());
                 let shaking = Box::pin(handshake(transport, &signals, deadline));
                 let shaken = unless_exited(process.insert(child), shaking).await;
@@ -189,13 +192,14 @@ impl Surroundings {
     }
 }
 
-fn launch(stdio: &StdioServer, surroundings: &Surroundings) -> Launch {
+fn launch(stdio: &StdioServer, surroundings: &Surroundings, secrets: Vec<String>) -> Launch {
     Launch {
         command: stdio.command.clone(),
         args: stdio.args.iter().map(|arg| arg.expose().into()).collect(),
         environment: spawn::child_environment(&surroundings.environment, stdio),
         cwd: stdio.cwd.clone(),
         own_program: surroundings.program.clone(),
+        secrets,
     }
 }
 

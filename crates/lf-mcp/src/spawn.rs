@@ -44,6 +44,8 @@ pub(crate) struct Launch {
     pub(crate) cwd: PathBuf,
     /// Our own executable, which `command: lf` stands for.
     pub(crate) own_program: PathBuf,
+    /// Values that no log may show.
+    pub(crate) secrets: Vec<String>,
 }
 
 /// A running child and everything it started. Dropping it kills them all, without a runtime.
@@ -87,7 +89,7 @@ pub(crate) fn spawn(
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(Failure::new("its pipes could not be opened"));
     };
-    process.tail = Tail::drain(stderr, tracker, server);
+    process.tail = Tail::drain(stderr, tracker, server, launch.secrets.clone());
     Ok((process, stdin, stdout))
 }
 

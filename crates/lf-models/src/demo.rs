@@ -49,7 +49,11 @@ fn answer(request: &ModelRequest) -> Vec<ModelDelta> {
                 deltas.push(ModelDelta::Call(ToolCall { id, name, arguments, rest: Map::new() }));
             }
             deltas.push(usage(request, written));
-            deltas.push(ModelDelta::Finish { reason: FinishReason::ToolCalls, raw: None, stop_sequence: None });
+            deltas.push(ModelDelta::Finish {
+                reason: FinishReason::ToolCalls,
+                raw: None,
+                stop_sequence: None,
+            });
         }
     }
     deltas

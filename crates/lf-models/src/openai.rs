@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::stream;
+use lf_core::secret::{shown_url, without};
 use lf_core::{DeltaStream, Model, ModelError, ModelProvider, ModelRequest};
 use lf_dialects::openai_chat::{self, CallIds, EncodeOptions};
 use lf_dialects::{AnswerDecoder, Dialect};
@@ -16,6 +17,8 @@ use crate::http::{Client, next_chunk, reason, retry_after, whole_body};
 const RETRIES: u32 = 2;
 /// An upstream that wants a longer pause is taken at its word: the error goes to the caller, with the pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Takes nobody without a key: asking it would only say so later.
+const OPENAI: &str = "https://api.openai.com/";
 /// Reading the body of an error.
 const ERROR_WAIT: Duration = Duration::from_secs(10);
 
@@ -23,14 +26,17 @@ pub(crate) struct OpenAiChat {
     model: Arc<Model>,
     client: Client,
     url: Arc<str>,
+    /// The same for errors and logs.
+    shown: Arc<str>,
     options: EncodeOptions,
 }
 
 impl OpenAiChat {
     pub(crate) fn new(model: Arc<Model>, client: Client) -> Self {
-        let url = format!("{}/chat/completions", model.base_url).into();
+        let url = endpoint(&model.base_url);
+        let shown = shown_url(&url).into();
         let options = options(&model);
-        Self { model, client, url, options }
+        Self { model, client, url: url.into(), shown, options }
     }
 }
 
@@ -41,6 +47,7 @@ impl ModelProvider for OpenAiChat {
             model: self.model.clone(),
             client: self.client.clone(),
             url: self.url.clone(),
+            shown: self.shown.clone(),
             body: body.into(),
             stops: openai_chat::stops_to_cut(&request.parameters),
             streamed: request.stream,
@@ -67,6 +74,7 @@ struct Ask {
     model: Arc<Model>,
     client: Client,
     url: Arc<str>,
+    shown: Arc<str>,
     body: bytes::Bytes,
     /// Stop sequences that the body does not carry.
     stops: Vec<String>,
@@ -79,19 +87,19 @@ impl Ask {
             let mut response = match self.send_with_retries().await {
                 Ok(response) => response,
                 Err(error) => {
-                    yield Err(error);
+                    yield Err(self.scrubbed(error));
                     return;
                 }
             };
             let timeouts = self.client.timeouts;
-            let mut decoder = AnswerDecoder::new(Dialect::OpenaiChat, &*self.url).cut_at(self.stops.clone());
+            let mut decoder = AnswerDecoder::new(Dialect::OpenaiChat, &*self.shown).cut_at(self.stops.clone());
             let mut deltas = Vec::new();
             let (mut what, mut limit) = match self.streamed {
                 true => ("begin its answer", timeouts.first_byte),
                 false => ("finish its answer", timeouts.whole),
             };
             loop {
-                let read = match next_chunk(&mut response, &self.url, what, limit).await {
+                let read = match next_chunk(&mut response, &self.shown, what, limit).await {
                     Ok(Some(bytes)) => decoder.push(&bytes, &mut deltas),
                     Ok(None) => decoder.finish(&mut deltas),
                     // everything that matters has been said: a connection that is left open is no failure
@@ -102,7 +110,7 @@ impl Ask {
                     yield Ok(delta);
                 }
                 if let Err(error) = read {
-                    yield Err(error);
+                    yield Err(self.scrubbed(error));
                     return;
                 }
                 if decoder.is_over() {
@@ -137,12 +145,23 @@ impl Ask {
             attempt += 1;
             let wait = wanted.unwrap_or(pause);
             pause *= 2;
+            let error = self.scrubbed(error);
             warn!(model = self.model.name, %error, ?wait, attempt, "asking the model again");
             tokio::time::sleep(wait).await;
         }
     }
 
     async fn send(&self) -> Result<reqwest::Response, ModelError> {
+        if self.model.api_key.is_none() && self.url.starts_with(OPENAI) {
+            return Err(ModelError::Unauthorized {
+                url: self.shown.to_string(),
+                status: 401,
+                message: format!(
+                    "model `{}` has no `api_key`, and OPENAI_API_KEY is not set",
+                    self.model.name
+                ),
+            });
+        }
         let mut request = self
             .client
             .inner
@@ -156,7 +175,7 @@ impl Ask {
         if let Some(key) = &self.model.api_key {
             request = request.bearer_auth(key.expose());
         }
-        debug!(model = self.model.name, url = &*self.url, bytes = self.body.len(), "asking the model");
+        debug!(model = self.model.name, url = &*self.shown, bytes = self.body.len(), "asking the model");
         let timeouts = self.client.timeouts;
         let limit = if self.streamed { timeouts.first_byte } else { timeouts.whole };
         let response = match tokio::time::timeout(limit, request.send()).await {
@@ -175,12 +194,40 @@ impl Ask {
             return Ok(response);
         }
         let pause = retry_after(response.headers());
-        let body = whole_body(response, &self.url, ERROR_WAIT).await.unwrap_or_default();
-        Err(openai_chat::error_body(status.as_u16(), &body, &self.url, pause))
+        let body = whole_body(response, &self.shown, ERROR_WAIT).await.unwrap_or_default();
+        Err(openai_chat::error_body(status.as_u16(), &body, &self.shown, pause))
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> ModelError {
-        ModelError::Unreachable { url: self.url.to_string(), reason: reason(error) }
+        ModelError::Unreachable { url: self.shown.to_string(), reason: reason(error) }
+    }
+
+    /// Upstreams repeat the key that they refuse; whoever asks us need not be who owns it.
+    fn scrubbed(&self, mut error: ModelError) -> ModelError {
+        let Some(key) = &self.model.api_key else { return error };
+        let clean = |text: &mut String| *text = without(text, &[key.expose()]);
+        match &mut error {
+            ModelError::Unauthorized { message, .. }
+            | ModelError::RateLimited { message, .. }
+            | ModelError::Failed { message, .. } => clean(message),
+            ModelError::Rejected { message, body, .. } => {
+                clean(message);
+                if let Some(body) = body.as_mut().filter(|body| body.to_string().contains(key.expose())) {
+                    **body = serde_json::Value::Null;
+                }
+            }
+            ModelError::Garbled { found, .. } => clean(found),
+            ModelError::Unreachable { .. } | ModelError::Timeout { .. } | ModelError::Unsupported(_) => {}
+        }
+        error
+    }
+}
+
+/// The path goes before a query: gateways carry versions and keys in one.
+fn endpoint(base_url: &str) -> String {
+    match base_url.split_once('?') {
+        Some((base, query)) => format!("{}/chat/completions?{query}", base.trim_end_matches('/')),
+        None => format!("{base_url}/chat/completions"),
     }
 }
 

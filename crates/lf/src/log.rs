@@ -11,13 +11,17 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Starts logging at `level`. The MCP library logs whole payloads at INFO, and as errors what `lf-mcp` handles and tells
-/// itself: it is heard from `debug` on.
+/// Starts logging at `level`, one of the five or a filter. The MCP library logs whole payloads and URLs, and as errors what
+/// `lf-mcp` handles and tells itself: it is heard only when a filter names it.
 pub(crate) fn start(level: &str) -> Result<(), String> {
     let filter = match level {
-        "debug" | "trace" => format!("{level},rmcp=warn,hyper=warn"),
-        level if level.contains(['=', ',']) => level.to_owned(),
-        level => format!("{level},rmcp=off,hyper=warn"),
+        "off" | "error" | "warn" | "info" | "debug" | "trace" => format!("{level},rmcp=off,hyper=warn"),
+        filter if filter.contains(['=', ',']) => filter.to_owned(),
+        _ => {
+            return Err(format!(
+                "`--log {level}` is neither error, warn, info, debug nor trace, nor a filter such as lf_mcp=debug"
+            ));
+        }
     };
     let filter = EnvFilter::try_new(&filter).map_err(|error| format!("`--log {level}`: {error}"))?;
     tracing_subscriber::fmt()

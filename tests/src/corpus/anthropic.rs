@@ -43,7 +43,7 @@ pub(super) fn stream(case: &Value, split: usize) -> Result<Value> {
         })
         .collect();
     let names = chunks.iter().flat_map(|chunk| names(&chunk["choices"], "delta"));
-    let turn = turn(case, names.collect(), sse.as_bytes(), split)?;
+    let turn = turn(case, &names.collect::<Vec<_>>(), sse.as_bytes(), split)?;
     let mut encoder = EventEncoder::new("msg_1", "m", MessagesView::default(), LfEvents::Told);
     let mut events: Vec<Value> = Vec::new();
     for (name, data) in turn.iter().flat_map(|event| encoder.event(event)) {
@@ -59,7 +59,7 @@ pub(super) fn stream(case: &Value, split: usize) -> Result<Value> {
 pub(super) fn answer(case: &Value, split: usize) -> Result<Value> {
     let response = &case["openai_response"];
     let names = names(&response["choices"], "message");
-    let turn = turn(case, names, response.to_string().as_bytes(), split)?;
+    let turn = turn(case, &names, response.to_string().as_bytes(), split)?;
     let model = response["model"].as_str().unwrap_or("m");
     let mut completion = Completion::new("msg_1", model, MessagesView::default(), LfEvents::Told);
     turn.iter().for_each(|event| completion.push(event));
@@ -109,7 +109,7 @@ fn ask(request: ChatRequest, events: &mut Vec<ChatEvent>) -> AskModel {
 }
 
 /// What a client sees of an answer. The client declared every tool that the model calls.
-fn turn(case: &Value, names: Vec<&str>, bytes: &[u8], split: usize) -> Result<Vec<ChatEvent>> {
+fn turn(case: &Value, names: &[&str], bytes: &[u8], split: usize) -> Result<Vec<ChatEvent>> {
     // the names the client gave to tools whose names no upstream takes
     let own = |name: &str| case["tool_name_map"][name].as_str().unwrap_or(name).to_owned();
     let tools = names

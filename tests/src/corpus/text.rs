@@ -1,22 +1,26 @@
 //! `text`: a model's output to calls and shown text.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result};
+use lf_core::model::ToolSpec;
 use lf_core::text_calls::{self, DEFAULT, Piece, TextCall, TextEnd, TextScanner, Utf8Joiner};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::pieces;
 
 pub(super) fn run(case: &Value, split: usize) -> Result<String> {
     let output = case["model_output"].as_str().context("the case has no `model_output`")?;
-    let formats = case["format"].as_str().and_then(text_calls::named);
+    let format = case["format"].as_str();
+    let formats = format.and_then(|name| text_calls::named(name).or_else(|| text_calls::for_model(name)));
     let end = match case["finish_reason"].as_str() {
         Some("length") => TextEnd::Cut,
         _ => TextEnd::Clean,
     };
     // the two safe formats are read together, as the daemon does
     let formats = formats.filter(|formats| !DEFAULT.iter().any(|format| format.name == formats[0].name));
-    let mut scanner = TextScanner::new(formats.unwrap_or(DEFAULT));
+    let mut scanner = TextScanner::new(formats.unwrap_or(DEFAULT)).with_tools(tools(case));
     let mut joiner = Utf8Joiner::new();
     let mut found = Vec::new();
     for bytes in pieces(output.as_bytes(), split) {
@@ -32,6 +36,20 @@ pub(super) fn run(case: &Value, split: usize) -> Result<String> {
         calls.join(","),
         Value::from(shown(&found, end))
     ))
+}
+
+fn tools(case: &Value) -> Arc<[ToolSpec]> {
+    let tools = case["tools"].as_array().into_iter().flatten();
+    tools
+        .filter_map(|tool| {
+            Some(ToolSpec {
+                name: tool["name"].as_str()?.to_owned(),
+                description: None,
+                schema: Arc::new(tool["parameters"].clone()),
+                rest: Map::new(),
+            })
+        })
+        .collect()
 }
 
 fn call_of(piece: &Piece) -> Option<&TextCall> {

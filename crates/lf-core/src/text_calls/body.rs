@@ -1,12 +1,15 @@
 //! What the readers of call bodies have in common.
 
 use super::TextEnd;
-use super::format::{END_TOKENS, Mark, TextFormat};
+use super::format::{Body, END_TOKENS, Mark, Place, TextFormat};
 use super::marks::{self, Seen};
 use super::shape::Found;
+use crate::model::ToolSpec;
 
 /// Bytes of one call, from its opening tag on. What is longer is no call and is not waited for.
 pub(super) const MAX_CALL: usize = 1 << 20;
+/// What is said of a call that the end of the text cuts.
+pub(super) const CUT: &str = "the call is cut off";
 /// Bytes after a complete value in which a closing tag is still looked for.
 pub(super) const MAX_TRAILING: usize = 2048;
 
@@ -29,6 +32,7 @@ pub(super) struct Window<'a> {
     pub(super) ended: Option<TextEnd>,
     pub(super) format: &'static TextFormat,
     pub(super) formats: &'static [TextFormat],
+    pub(super) tools: &'a [ToolSpec],
     /// Whether a code span is open before the candidate.
     pub(super) in_code: bool,
 }
@@ -108,7 +112,20 @@ impl<'a> Window<'a> {
     /// An opening tag of any format.
     pub(super) fn opener(&self, cursor: usize) -> Seen {
         let rest = self.at(cursor);
-        marks::any(self.formats.iter().flat_map(|format| format.open).map(|&mark| marks::opens(rest, mark)))
+        let formats = self.formats.iter().filter(|format| format.place != Place::Bare);
+        let wrappers = match self.format.body {
+            Body::Named(_) | Body::Tagged(_) => self.format.wrappers,
+            _ => &[],
+        };
+        let channels =
+            self.formats.iter().filter_map(|format| format.channels).flat_map(|channels| channels.open);
+        marks::any(
+            formats
+                .flat_map(|format| format.open)
+                .chain(wrappers)
+                .map(|&mark| marks::opens(rest, mark))
+                .chain(channels.map(|open| marks::starts(rest, open))),
+        )
     }
 
     /// An opening tag of the format itself.
@@ -121,7 +138,7 @@ impl<'a> Window<'a> {
         character == '<'
             || self.format.open.iter().chain(self.format.close).any(|mark| match mark {
                 Mark::Word(word) => word.starts_with(character),
-                Mark::Tag(_) => false,
+                Mark::Tag(_) | Mark::Suffixed(_) => false,
             })
     }
 }

@@ -1,12 +1,16 @@
 //! From an opening tag on: text that may be a call, until it is one or is known to be none.
 
 use super::TextEnd;
-use super::body::{Done, MAX_CALL, Progress, Tail, Window};
+use super::body::{CUT, Done, MAX_CALL, Progress, Tail, Window};
 use super::elements::ElementsBody;
-use super::format::{self, TextFormat};
+use super::format::{self, Place, TextFormat};
 use super::json_body::JsonBody;
+use super::literal_body::LiteralBody;
 use super::markdown::{Mask, MaskEnd, mask_end};
+use super::named_body::NamedBody;
 use super::shape::Found;
+use super::tagged_body::TaggedBody;
+use super::typed;
 
 #[derive(Debug)]
 pub(super) struct Candidate {
@@ -22,6 +26,9 @@ pub(super) struct Candidate {
 pub(super) enum Body {
     Json(JsonBody),
     Elements(ElementsBody),
+    Named(NamedBody),
+    Tagged(Box<TaggedBody>),
+    Literal(LiteralBody),
 }
 
 #[derive(Debug)]
@@ -58,11 +65,23 @@ pub(super) enum Outcome {
 impl Candidate {
     /// A candidate whose opening tag takes `opener` bytes.
     pub(super) fn new(format: &'static TextFormat, opener: usize, mask: Option<Mask>) -> Self {
+        // what opens a bare call is its own first character
+        let at = if format.place == Place::Bare { 0 } else { opener };
         let body = match format.body {
-            format::Body::Json => Body::Json(JsonBody::new(opener)),
-            format::Body::Elements(children) => Body::Elements(ElementsBody::new(children, opener)),
+            format::Body::Json | format::Body::KeyedJson => Body::Json(JsonBody::new(at)),
+            format::Body::Elements(children) => Body::Elements(ElementsBody::new(children, at)),
+            format::Body::Named(spec) => Body::Named(NamedBody::new(spec, at)),
+            format::Body::Tagged(spec) => Body::Tagged(Box::new(TaggedBody::new(spec, at))),
+            format::Body::Python => Body::Literal(LiteralBody::new(None, at)),
+            format::Body::Gemma(quotes) => Body::Literal(LiteralBody::new(Some(quotes), at)),
         };
         Self { format, body, opener, mask, state: CandidateState::Reading }
+    }
+
+    /// The arguments of a call whose header, of `opener` bytes, names the tool.
+    pub(super) fn arguments(format: &'static TextFormat, opener: usize, name: String) -> Self {
+        let body = Body::Json(JsonBody::named(opener, name, None));
+        Self { format, body, opener, mask: None, state: CandidateState::Reading }
     }
 
     pub(super) fn advance(&mut self, window: &Window<'_>) -> Outcome {
@@ -103,7 +122,11 @@ impl Candidate {
         let progress = match &mut self.body {
             Body::Json(body) => body.advance(window),
             Body::Elements(body) => body.advance(window),
+            Body::Named(body) => body.advance(window),
+            Body::Tagged(body) => body.advance(window),
+            Body::Literal(body) => body.advance(window),
         };
+        let progress = if self.format.place == Place::Bare { bare(progress, window) } else { progress };
         match (progress, self.mask) {
             (Progress::More, _) => Outcome::Wait,
             (Progress::Prose, _) => Outcome::Prose,
@@ -125,6 +148,24 @@ impl Candidate {
             }
         }
     }
+}
+
+/// Without a mark around it, only what is a call without doubt is one: everything else is text. Of a list that is cut,
+/// the complete calls are.
+fn bare(progress: Progress, window: &Window<'_>) -> Progress {
+    let done = match progress {
+        Progress::Done(done) => done,
+        Progress::Broken(_) | Progress::TooLong => return Progress::Prose,
+        other => return other,
+    };
+    let (last, before) = match done.calls.split_last() {
+        Some((Err(problem), before)) if problem == CUT && !before.is_empty() => (None, before),
+        Some((last, before)) => (Some(last), before),
+        None => return Progress::Prose,
+    };
+    let declared =
+        |call: &Found| call.as_ref().is_ok_and(|call| !typed::is_undeclared(window.tools, &call.name));
+    if before.iter().chain(last).all(declared) { Progress::Done(done) } else { Progress::Prose }
 }
 
 /// A broken call ends at the first closing tag, wherever that stands, or at the next opening one: what follows may be
@@ -157,6 +198,9 @@ impl Body {
         match self {
             Self::Json(body) => body.cursor(),
             Self::Elements(body) => body.cursor(),
+            Self::Named(body) => body.cursor(),
+            Self::Tagged(body) => body.cursor(),
+            Self::Literal(body) => body.cursor(),
         }
     }
 
@@ -164,6 +208,9 @@ impl Body {
         match self {
             Self::Json(body) => body.salvage(),
             Self::Elements(body) => body.salvage(),
+            Self::Named(body) => body.salvage(),
+            Self::Tagged(body) => body.salvage(),
+            Self::Literal(_) => Vec::new(),
         }
     }
 
@@ -176,6 +223,9 @@ impl Body {
         match self {
             Self::Json(body) => body.broken_from(),
             Self::Elements(body) => body.broken_from(),
+            Self::Named(body) => body.broken_from(),
+            Self::Tagged(body) => body.broken_from(),
+            Self::Literal(_) => None,
         }
         .unwrap_or(opener)
     }

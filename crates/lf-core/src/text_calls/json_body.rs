@@ -1,11 +1,14 @@
 //! Bodies that are JSON: one object, several, or an array of calls.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::TextCall;
 use super::TextEnd;
-use super::body::{Done, Lead, Led, MAX_CALL, MAX_TRAILING, Progress, Tail, Window, is_left_over};
+use super::body::{CUT, Done, Lead, Led, MAX_CALL, MAX_TRAILING, Progress, Tail, Window, is_left_over};
+use super::format::Place;
 use super::marks::{self, Seen};
-use super::shape::{self, Found};
+use super::shape::{self, Found, Style};
+use crate::Arguments;
 use crate::json::{Push, Reader};
 
 /// Opening tags that may be written again. Each is read again as text if no call follows.
@@ -13,6 +16,8 @@ const MAX_DOUBLED: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct JsonBody {
+    /// The call whose arguments the body is: its name and id. Without, the body says them.
+    call: Option<(String, Option<String>)>,
     phase: Phase,
     /// The next byte to read.
     cursor: usize,
@@ -40,8 +45,14 @@ enum Phase {
 }
 
 impl JsonBody {
+    /// A body that holds the arguments of the call `name`.
+    pub(super) fn named(cursor: usize, name: String, id: Option<String>) -> Self {
+        Self { call: Some((name, id)), ..Self::new(cursor) }
+    }
+
     pub(super) fn new(cursor: usize) -> Self {
         Self {
+            call: None,
             phase: Phase::Lead,
             cursor,
             lead: Lead::default(),
@@ -86,7 +97,11 @@ impl JsonBody {
     }
 
     fn read_lead(&mut self, window: &Window<'_>) -> Option<Progress> {
-        match self.lead.skip(window, self.cursor) {
+        let led = self.lead.skip(window, self.cursor);
+        if self.call.is_some() && !matches!(led, Led::More) {
+            return self.lead_to_arguments(window, led);
+        }
+        match led {
             Led::More => return Some(Progress::More),
             Led::End if window.ended == Some(TextEnd::Cut) => {
                 return Some(Progress::Broken("the call is cut off before it begins".to_owned()));
@@ -114,6 +129,37 @@ impl JsonBody {
             },
         }
         None
+    }
+
+    /// Where the arguments of a call begin whose name is known. None at all are no arguments if the call is closed.
+    fn lead_to_arguments(&mut self, window: &Window<'_>, led: Led) -> Option<Progress> {
+        let Led::At(at) = led else { return Some(Progress::Broken(CUT.to_owned())) };
+        match window.next(at) {
+            Some('{') => {
+                self.start_value(at);
+                return None;
+            }
+            Some(character) if window.may_mark(character) => match window.tail(at) {
+                Tail::More => return Some(Progress::More),
+                Tail::Close(length) => return Some(self.without_arguments(at, at + length, false)),
+                Tail::Open => return Some(self.without_arguments(at, at, true)),
+                Tail::CutClose | Tail::Other => {}
+            },
+            _ => {}
+        }
+        Some(match window.format.place {
+            Place::LineStart => Progress::Prose,
+            _ => Progress::Broken("the arguments of the call are no JSON object".to_owned()),
+        })
+    }
+
+    fn without_arguments(&mut self, at: usize, end: usize, at_opener: bool) -> Progress {
+        self.value_end = at;
+        if let Some((name, id)) = self.call.take() {
+            let arguments = Arguments::from_object(Map::new());
+            self.calls.push(Ok(TextCall { name, server: None, id, arguments }));
+        }
+        self.done(end, at_opener)
     }
 
     fn start_value(&mut self, at: usize) {
@@ -156,7 +202,15 @@ impl JsonBody {
     fn end_value(&mut self, window: &Window<'_>, end: usize) {
         let value = self.reader.take();
         let raw = (!self.reader.repaired()).then(|| &window.text[self.value_start..end]);
-        self.calls.extend(shape::calls(value, raw));
+        match &self.call {
+            Some((name, id)) => {
+                let arguments = shape::arguments(name, value, raw);
+                let call =
+                    |arguments| TextCall { name: name.clone(), server: None, id: id.clone(), arguments };
+                self.calls.push(arguments.map(call));
+            }
+            None => self.calls.extend(shape::calls(value, raw, Style::of(window.format))),
+        }
         self.balanced &= self.reader.balanced();
         self.cursor = end;
         self.value_end = end;
@@ -206,7 +260,13 @@ impl JsonBody {
             TextEnd::Clean => {}
             TextEnd::Cut => {
                 let leading = std::mem::take(&mut self.calls);
-                let elements = shape::calls(Value::Array(self.reader.leading_elements()), None);
+                let elements = match self.call {
+                    Some(_) => Vec::new(),
+                    None => {
+                        let elements = Value::Array(self.reader.leading_elements());
+                        shape::calls(elements, None, Style::of(window.format))
+                    }
+                };
                 self.calls = leading.into_iter().chain(elements).collect();
                 if !self.calls.is_empty() {
                     self.calls.push(Err(CUT.to_owned()));
@@ -219,14 +279,17 @@ impl JsonBody {
 
     fn read_between(&mut self, window: &Window<'_>) -> Option<Progress> {
         if window.format.close.is_empty() {
-            return Some(self.done(self.end, false));
+            return self.read_next(window);
         }
         while let Some(character) = window.next(self.cursor) {
             if self.cursor - self.value_end > MAX_TRAILING {
                 return Some(self.done(self.end, false));
             }
             match character {
-                '{' | '[' => {
+                '{' | '[' if !self.is_mark(window) => {
+                    if self.call.is_some() {
+                        return Some(self.done(self.end, false));
+                    }
                     self.start_value(self.cursor);
                     return None;
                 }
@@ -252,6 +315,29 @@ impl JsonBody {
             }
         }
         self.end_without_tag(window)
+    }
+
+    /// In a format without a closing mark: another object after a separator, or the end.
+    fn read_next(&mut self, window: &Window<'_>) -> Option<Progress> {
+        let rest = window.at(self.value_end);
+        let is_between = |c: char| c.is_whitespace() || matches!(c, ';' | ',');
+        let next = rest.find(|c: char| !is_between(c)).unwrap_or(rest.len());
+        let between = &rest[..next];
+        let separated = between.contains([';', ',']) && self.call.is_none();
+        if next == rest.len() && next < MAX_TRAILING && window.ended.is_none() && self.call.is_none() {
+            return Some(Progress::More);
+        }
+        if separated && rest[next..].starts_with('{') {
+            self.start_value(self.value_end + next);
+            return None;
+        }
+        Some(self.done(self.end, false))
+    }
+
+    /// Whether a mark begins here, or may.
+    fn is_mark(&self, window: &Window<'_>) -> bool {
+        let character = window.next(self.cursor).unwrap_or(' ');
+        window.may_mark(character) && window.tail(self.cursor) != Tail::Other
     }
 
     /// At a `<` (or what else may begin a mark) directly after a value.
@@ -323,5 +409,3 @@ impl JsonBody {
         })
     }
 }
-
-const CUT: &str = "the call is cut off";

@@ -114,6 +114,12 @@ impl Context {
         self.run = (' ', 0);
     }
 
+    /// What was taken out at this place began its line: what follows does.
+    pub(super) fn restart_line(&mut self) {
+        self.line_start = true;
+        self.previous = '\n';
+    }
+
     /// The span that was open is over: closed, or found to have no closer.
     pub(super) fn end_span(&mut self) {
         self.cut();

@@ -29,6 +29,7 @@ enum Side {
 pub(super) fn opens(text: &str, mark: Mark) -> Seen {
     match mark {
         Mark::Tag(name) => tag(text, name, Side::Open),
+        Mark::Suffixed(name) => suffixed(text, "<", name),
         Mark::Word(word) => starts(text, word),
     }
 }
@@ -37,7 +38,27 @@ pub(super) fn opens(text: &str, mark: Mark) -> Seen {
 pub(super) fn closes(text: &str, mark: Mark) -> Seen {
     match mark {
         Mark::Tag(name) => tag(text, name, Side::Close),
+        Mark::Suffixed(name) => suffixed(text, "</", name),
         Mark::Word(word) => starts(text, word),
+    }
+}
+
+/// `<name>` or `<name:suffix>`.
+fn suffixed(text: &str, start: &str, name: &str) -> Seen {
+    let rest = match starts(text, start) {
+        Seen::Yes(length) => &text[length..],
+        other => return other,
+    };
+    let after = match starts(rest, name) {
+        Seen::Yes(length) => &rest[length..],
+        other => return other,
+    };
+    let suffix = after.strip_prefix(':').map_or(0, |suffix| 1 + name_length(suffix));
+    match after.as_bytes().get(suffix) {
+        _ if suffix > MAX_NAME => Seen::No,
+        None => Seen::More,
+        Some(b'>') => Seen::Yes(start.len() + name.len() + suffix + 1),
+        Some(_) => Seen::No,
     }
 }
 

@@ -2,16 +2,20 @@
 //!
 //! Every decision depends on the text alone, never on how it was cut into pushes: what is not decided yet waits.
 
+mod channels;
 mod looks;
+
+use std::sync::Arc;
 
 use super::body::{MAX_CALL, Window};
 use super::candidate::{Candidate, Outcome};
-use super::format::{DEFAULT, Mark, THINK, TextFormat};
+use super::format::{DEFAULT, Mark, Place, Reasoning, TextFormat};
 use super::markdown::{Context, Mask};
 use super::marks::{self, Seen};
 use super::output::{Channel, Output};
 use super::shape::Found;
 use super::{Piece, TextEnd};
+use crate::model::ToolSpec;
 use looks::opener;
 
 /// Bytes that may be read twice because a call turned out to be broken. Beyond it nothing more is taken for a call.
@@ -21,6 +25,10 @@ const MAX_REREAD: usize = 4 * MAX_CALL;
 #[derive(Debug)]
 pub struct TextScanner {
     formats: &'static [TextFormat],
+    /// Type untyped values, and say which names are meant where a mark alone does not.
+    tools: Arc<[ToolSpec]>,
+    /// The characters that marks begin with.
+    starts: Vec<char>,
     buffer: String,
     /// The first byte that is not decided.
     at: usize,
@@ -45,12 +53,14 @@ enum Mode {
     /// In a think block, before anything in it looks like a call, or after that was given up.
     Think {
         channel: Channel,
+        block: &'static Reasoning,
         may_call: bool,
     },
     /// In a think block from an opening tag on: a call only if the block is never closed. `cursor` is where to look
     /// for its end.
     Held {
         channel: Channel,
+        block: &'static Reasoning,
         cursor: usize,
     },
     /// Text to the end, because a limit was reached.
@@ -76,6 +86,8 @@ impl TextScanner {
     pub fn new(formats: &'static [TextFormat]) -> Self {
         Self {
             formats,
+            tools: Arc::from([]),
+            starts: starts(formats),
             buffer: String::new(),
             at: 0,
             mode: Mode::Text,
@@ -88,6 +100,12 @@ impl TextScanner {
             ended: None,
             think_stays_open: false,
         }
+    }
+
+    /// With the tools that the model was shown.
+    pub fn with_tools(mut self, tools: Arc<[ToolSpec]>) -> Self {
+        self.tools = tools;
+        self
     }
 
     /// Takes the next piece of the answer; gives what is decided by it.
@@ -115,8 +133,8 @@ impl TextScanner {
             let step = match mode {
                 Mode::Text => self.read_text(),
                 Mode::Candidate(candidate) => self.read_candidate(candidate),
-                Mode::Think { channel, may_call } => self.read_think(channel, may_call),
-                Mode::Held { channel, cursor } => self.read_held(channel, cursor),
+                Mode::Think { channel, block, may_call } => self.read_think(channel, block, may_call),
+                Mode::Held { channel, block, cursor } => self.read_held(channel, block, cursor),
                 Mode::Plain => self.read_plain(),
                 Mode::Invented => self.read_invented(),
             };
@@ -153,9 +171,11 @@ impl TextScanner {
     fn read_text(&mut self) -> Step {
         while let Some(character) = self.rest().chars().next() {
             self.context.settle(character);
-            let step = if self.context.is_protected() || !self.may_mark(character) {
+            let step = if !self.may_mark(character) {
                 self.take(Channel::Text, character.len_utf8());
                 continue;
+            } else if self.context.is_protected() {
+                self.read_token(character)
             } else {
                 self.read_mark(character)
             };
@@ -169,12 +189,7 @@ impl TextScanner {
     }
 
     fn may_mark(&self, character: char) -> bool {
-        character == '<'
-            || self
-                .formats
-                .iter()
-                .flat_map(|format| format.open.iter().chain(format.close))
-                .any(|mark| matches!(mark, Mark::Word(word) if word.starts_with(character)))
+        self.starts.contains(&character)
     }
 
     fn read_candidate(&mut self, mut candidate: Box<Candidate>) -> Step {
@@ -183,6 +198,7 @@ impl TextScanner {
             ended: self.ended,
             format: candidate.format,
             formats: self.formats,
+            tools: &self.tools,
             in_code: matches!(candidate.mask, Some(Mask::Backticks(_))),
         };
         let outcome = candidate.advance(&window);
@@ -201,7 +217,12 @@ impl TextScanner {
                 self.at_opener = false;
                 self.drop(candidate.opener);
             }
-            Outcome::Prose => self.take(Channel::Text, candidate.opener),
+            Outcome::Prose => {
+                if candidate.format.place == Place::Bare {
+                    self.count_reread(candidate.body.cursor());
+                }
+                self.take(Channel::Text, candidate.opener);
+            }
             Outcome::Shown(length) => {
                 self.take(Channel::Text, length);
                 self.context.end_span();
@@ -216,10 +237,7 @@ impl TextScanner {
             Outcome::BrokenUntil(end, problem) => {
                 let mut calls = candidate.body.salvage();
                 calls.push(Err(problem));
-                self.reread += candidate.body.cursor().saturating_sub(end);
-                if self.reread > MAX_REREAD {
-                    self.mode = Mode::Plain;
-                }
+                self.count_reread(candidate.body.cursor().saturating_sub(end));
                 self.emit(calls, end);
             }
             Outcome::TooLong => {
@@ -229,6 +247,13 @@ impl TextScanner {
             }
         }
         Step::On
+    }
+
+    fn count_reread(&mut self, length: usize) {
+        self.reread += length;
+        if self.reread > MAX_REREAD {
+            self.mode = Mode::Plain;
+        }
     }
 
     /// Gives the calls of a candidate that ends at `length`. Of several, a bad one is reported by itself.
@@ -256,13 +281,13 @@ impl TextScanner {
         }
     }
 
-    fn read_think(&mut self, channel: Channel, may_call: bool) -> Step {
+    fn read_think(&mut self, channel: Channel, block: &'static Reasoning, may_call: bool) -> Step {
         while let Some(character) = self.rest().chars().next() {
             self.context.settle(character);
             if self.may_mark(character) {
-                let close = marks::any(THINK.iter().map(|&mark| marks::closes(self.rest(), mark)));
+                let close = closer(self.rest(), block);
                 let call = match may_call && !self.context.is_protected() {
-                    true => marks::any(self.formats.iter().map(|format| opener(self.rest(), format))),
+                    true => marks::any(self.formats.iter().map(|format| self.opens_call(format))),
                     false => Seen::No,
                 };
                 match (close, call) {
@@ -271,7 +296,7 @@ impl TextScanner {
                         return Step::On;
                     }
                     (_, Seen::Yes(_)) => {
-                        self.mode = Mode::Held { channel, cursor: 0 };
+                        self.mode = Mode::Held { channel, block, cursor: 0 };
                         return Step::On;
                     }
                     (Seen::More, _) | (_, Seen::More) if self.ended.is_none() => break,
@@ -280,8 +305,16 @@ impl TextScanner {
             }
             self.take(channel, character.len_utf8());
         }
-        self.mode = Mode::Think { channel, may_call };
+        self.mode = Mode::Think { channel, block, may_call };
         Step::Wait
+    }
+
+    /// An opener that counts inside a block of reasoning: one that is a mark.
+    fn opens_call(&self, format: &TextFormat) -> Seen {
+        match format.place {
+            Place::Bare | Place::LineStart => Seen::No,
+            Place::Anywhere | Place::Declared => opener(self.rest(), format),
+        }
     }
 
     fn end_think(&mut self, channel: Channel, closer: usize) {
@@ -290,24 +323,30 @@ impl TextScanner {
     }
 
     /// Looks for the end of the think block that a call was seen in, from `cursor` bytes after it on.
-    fn read_held(&mut self, channel: Channel, mut cursor: usize) -> Step {
-        while let (false, Some(offset)) = (self.think_stays_open, self.rest()[cursor..].find('<')) {
+    fn read_held(&mut self, channel: Channel, block: &'static Reasoning, mut cursor: usize) -> Step {
+        let mut waits = false;
+        while let (false, Some(offset)) =
+            (self.think_stays_open, self.rest()[cursor..].find(|character| self.may_mark(character)))
+        {
             cursor += offset;
-            match marks::any(THINK.iter().map(|&mark| marks::closes(&self.rest()[cursor..], mark))) {
+            match closer(&self.rest()[cursor..], block) {
                 Seen::Yes(length) => {
                     self.take(channel, cursor);
                     self.end_think(channel, length);
                     return Step::On;
                 }
-                Seen::More if self.ended.is_none() => break,
-                _ => cursor += 1,
+                Seen::More if self.ended.is_none() => {
+                    waits = true;
+                    break;
+                }
+                _ => cursor += self.rest()[cursor..].chars().next().map_or(1, char::len_utf8),
             }
         }
         let held = self.rest().len();
         match self.ended {
             None if held <= MAX_CALL => {
-                let cursor = if self.rest()[cursor..].starts_with('<') { cursor } else { held };
-                self.mode = Mode::Held { channel, cursor };
+                let cursor = if waits { cursor } else { held };
+                self.mode = Mode::Held { channel, block, cursor };
                 Step::Wait
             }
             Some(TextEnd::Clean) if held <= MAX_CALL => {
@@ -318,7 +357,7 @@ impl TextScanner {
                 Step::On
             }
             _ => {
-                self.mode = Mode::Think { channel, may_call: false };
+                self.mode = Mode::Think { channel, block, may_call: false };
                 Step::On
             }
         }
@@ -335,4 +374,36 @@ impl TextScanner {
         self.mode = Mode::Invented;
         Step::Wait
     }
+}
+
+/// What ends a block of reasoning: its closing mark, or something that is no part of it, of length 0.
+fn closer(text: &str, block: &Reasoning) -> Seen {
+    let close = marks::any(block.close.iter().map(|&mark| marks::closes(text, mark)));
+    let until = marks::any(block.until.iter().map(|&mark| marks::opens(text, mark)));
+    match (close, until) {
+        (Seen::Yes(_), _) => close,
+        (_, Seen::Yes(_)) => Seen::Yes(0),
+        _ => marks::any([close, until]),
+    }
+}
+
+fn starts(formats: &[TextFormat]) -> Vec<char> {
+    let mut starts = vec!['<'];
+    for format in formats {
+        let reasoning = format.reasoning.iter().flat_map(|block| block.open.iter().chain(block.close));
+        let marks = format.open.iter().chain(format.close).chain(format.wrappers).chain(format.invented);
+        let words = marks.chain(reasoning).filter_map(|mark| match mark {
+            Mark::Word(word) => Some(*word),
+            Mark::Tag(_) | Mark::Suffixed(_) => None,
+        });
+        let channels = format.channels.iter().flat_map(|channels| channels.open);
+        let firsts =
+            words.chain(channels.chain(format.dropped).copied()).filter_map(|word| word.chars().next());
+        for first in firsts {
+            if !starts.contains(&first) {
+                starts.push(first);
+            }
+        }
+    }
+    starts
 }

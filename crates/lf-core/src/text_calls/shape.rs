@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::TextCall;
+use super::format::{Body, Place, TextFormat};
 use crate::Arguments;
 use crate::json;
 
@@ -18,30 +19,76 @@ const IDS: &[&str] = &["id", "call_id", "tool_call_id"];
 /// Members beside the arguments that are not arguments.
 const OTHERS: &[&str] = &["type", "index", "server"];
 
+/// What a format lets an object mean.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Style {
+    /// `{"name": {arguments}}`
+    keyed: bool,
+    /// Only a name with arguments is a call, because nothing else says that it is one.
+    strict: bool,
+}
+
+impl Style {
+    pub(super) fn of(format: &TextFormat) -> Self {
+        Self { keyed: matches!(format.body, Body::KeyedJson), strict: format.place == Place::Bare }
+    }
+}
+
 /// All calls in a value. `raw` is its text where that is JSON as it stands, so that a call keeps its arguments as the
 /// model wrote them (byte-stable history, numbers beyond 64 bits).
-pub(super) fn calls(value: Value, raw: Option<&str>) -> Vec<Found> {
+pub(super) fn calls(value: Value, raw: Option<&str>, style: Style) -> Vec<Found> {
     match value {
         Value::Array(elements) => {
             let raws: Vec<&RawValue> = raw.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
             let raws = raws.into_iter().map(|raw| Some(raw.get())).chain(std::iter::repeat(None));
-            elements.into_iter().zip(raws).map(|(element, raw)| element_call(element, raw)).collect()
+            elements
+                .into_iter()
+                .zip(raws)
+                .flat_map(|(element, raw)| element_calls(element, raw, style))
+                .collect()
         }
         Value::Object(mut object) => match object.get_mut("tool_calls") {
             Some(Value::Array(elements)) => {
-                calls(Value::Array(std::mem::take(elements)), member(raw, "tool_calls"))
+                calls(Value::Array(std::mem::take(elements)), member(raw, "tool_calls"), style)
             }
-            _ => vec![call(object, raw)],
+            _ => object_calls(object, raw, style),
         },
         other => vec![Err(format!("a call is a JSON object, not {}", json::kind(&other)))],
     }
 }
 
-fn element_call(value: Value, raw: Option<&str>) -> Found {
+fn element_calls(value: Value, raw: Option<&str>, style: Style) -> Vec<Found> {
     match value {
-        Value::Object(object) => call(object, raw),
-        other => Err(format!("a call is a JSON object, not {}", json::kind(&other))),
+        Value::Object(object) => object_calls(object, raw, style),
+        other => vec![Err(format!("a call is a JSON object, not {}", json::kind(&other)))],
     }
+}
+
+fn object_calls(object: Map<String, Value>, raw: Option<&str>, style: Style) -> Vec<Found> {
+    let named = NAMES.iter().any(|key| object.get(*key).is_some_and(|name| !name.is_null()));
+    if style.keyed && !named && !object.is_empty() {
+        let call = |(name, value): (String, Value)| {
+            let arguments = arguments(&name, value, member(raw, &name))?;
+            Ok(TextCall { name, server: None, id: None, arguments })
+        };
+        return object.into_iter().map(call).collect();
+    }
+    if style.strict && !is_plain_call(&object) {
+        return vec![Err("the object is no call".to_owned())];
+    }
+    vec![call(object, raw)]
+}
+
+/// A name, arguments, and nothing that a call does not have.
+fn is_plain_call(object: &Map<String, Value>) -> bool {
+    if let Some(Value::Object(inner)) = object.get("function") {
+        return is_plain_call(inner);
+    }
+    let known = |key: &str| {
+        NAMES.contains(&key) || ARGUMENTS.contains(&key) || IDS.contains(&key) || OTHERS.contains(&key)
+    };
+    let arguments = ARGUMENTS.iter().filter_map(|key| object.get(*key)).next();
+    object.keys().all(|key| known(key)) && matches!(arguments, Some(Value::Object(_) | Value::String(_)))
 }
 
 fn call(mut object: Map<String, Value>, raw: Option<&str>) -> Found {

@@ -314,6 +314,17 @@ fn calls_of_client_tools_end_the_turn_under_the_clients_name() {
 }
 
 #[test]
+fn text_after_a_clients_call_is_shown_after_it_and_before_the_servers_own() {
+    let round = |call| vec![text("before"), call, text("after"), end(FinishReason::ToolCalls)];
+    let (told, ..) =
+        play(setup(ToolCallStrategy::NativeApi), vec![round(call("a", "cli_upload", r#"{"path":"x"}"#))]);
+    assert_eq!(told, "text \"before\"\nclient a cli.upload\ntext \"after\"\nfinished tool_calls 1\n");
+    let last = vec![text("done"), end(FinishReason::Stop)];
+    let (told, ..) = play(setup(ToolCallStrategy::NativeApi), vec![round(weather("a", "Rome")), last]);
+    assert!(told.starts_with("text \"before\"\ntext \"after\"\nstart a"), "{told}");
+}
+
+#[test]
 fn a_mixed_round_is_put_back_when_the_client_returns() {
     let rounds = vec![
         vec![weather("s0", "Bonn"), end(FinishReason::ToolCalls)],

@@ -28,9 +28,7 @@ impl StopCutter {
         let longest = self.stops.iter().map(String::len).max().unwrap_or(0);
         let earliest = self.held.len().saturating_sub(longest);
         let begins = |at: &usize| {
-            self.held
-                .get(*at..)
-                .is_some_and(|rest| self.stops.iter().any(|stop| stop.starts_with(rest)))
+            self.held.get(*at..).is_some_and(|rest| self.stops.iter().any(|stop| stop.starts_with(rest)))
         };
         let keep = (earliest..self.held.len()).find(begins).unwrap_or(self.held.len());
         let held = self.held.split_off(keep);

@@ -73,6 +73,94 @@ fn finish(reason: &str) -> serde_json::Value {
 }
 
 #[test]
+fn text_after_a_call_comes_out_after_it() {
+    let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]});
+    let chunks = [
+        delta(json!({"content": "Before."})),
+        delta(call),
+        delta(json!({"content": "After"})),
+        delta(json!({"content": " it."})),
+        finish("tool_calls"),
+        json!("[DONE]"),
+    ];
+    insta::assert_snapshot!(openai(&chunks), @"
+    text: Before.
+    call: a f {}
+    text: After it.
+    finish: tool_calls (tool_calls)
+    ");
+    insta::assert_snapshot!(openai(&chunks[..4]), @"
+    text: Before.After it.
+    error: http://up answered with something that is no whole answer: a stream that ended without a finish reason
+    abandoned: a f
+    ");
+}
+
+#[test]
+fn a_whole_message_needs_no_finish_reason() {
+    let message = json!({"choices": [{"message": {"content": "x"}, "finish_reason": null}]}).to_string();
+    insta::assert_snapshot!(transcript(Dialect::OpenaiChat, &[message.as_bytes()]), @"
+    text: x
+    finish: stop (-)
+    ");
+}
+
+fn cut(stops: &[&str], text: &str, size: usize) -> (String, Option<String>) {
+    let mut decoder = AnswerDecoder::new(Dialect::OpenaiChat, "http://up")
+        .cut_at(stops.iter().map(|stop| (*stop).to_owned()).collect());
+    let pieces: Vec<char> = text.chars().collect();
+    let mut chunks: Vec<_> = pieces
+        .chunks(size)
+        .map(|piece| delta(json!({"content": piece.iter().collect::<String>()})))
+        .collect();
+    chunks.push(finish("stop"));
+    let mut deltas = Vec::new();
+    decoder.push(sse(&chunks).as_bytes(), &mut deltas).unwrap();
+    decoder.finish(&mut deltas).unwrap();
+    let mut told = String::new();
+    let mut stop = None;
+    for delta in deltas {
+        match delta {
+            ModelDelta::Text(text) => told.push_str(&text),
+            ModelDelta::Finish { stop_sequence, .. } => stop = stop_sequence,
+            _ => {}
+        }
+    }
+    (told, stop)
+}
+
+#[test]
+fn a_stop_sequence_the_upstream_does_not_know_ends_the_text_wherever_it_is_cut() {
+    for size in 1..8 {
+        let found = |text| cut(&["END", "ENOUGH", "été"], text, size);
+        assert_eq!(found("one EN END two ENOUGH"), ("one EN ".to_owned(), Some("END".to_owned())));
+        assert_eq!(found("l'été là"), ("l'".to_owned(), Some("été".to_owned())));
+        assert_eq!(found("at the EN"), ("at the EN".to_owned(), None));
+        assert_eq!(found("END"), (String::new(), Some("END".to_owned())));
+    }
+}
+
+#[test]
+fn the_stop_string_that_vllm_tells_is_kept_and_other_words_for_the_end_are_not() {
+    let told = |reason: serde_json::Value| {
+        let chunks = [
+            json!({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop", "stop_reason": reason}]}),
+        ];
+        let mut deltas = Vec::new();
+        let mut decoder = AnswerDecoder::new(Dialect::OpenaiChat, "http://up");
+        decoder.push(sse(&chunks).as_bytes(), &mut deltas).unwrap();
+        decoder.finish(&mut deltas).unwrap();
+        match deltas.pop() {
+            Some(ModelDelta::Finish { stop_sequence, .. }) => stop_sequence,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told(json!("END")).as_deref(), Some("END"));
+    assert_eq!(told(json!(128_009)), None);
+    assert_eq!(told(json!("end_turn")), None);
+}
+
+#[test]
 fn text_reasoning_calls_usage_and_finish_come_out_in_order() {
     let chunks = [
         delta(json!({"role": "assistant", "content": null, "reasoning_content": "Hm"})),

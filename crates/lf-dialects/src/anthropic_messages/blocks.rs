@@ -10,6 +10,9 @@ use crate::openai_chat::RequestError;
 /// Sent on, they would keep every prefix cache from working.
 const ATTRIBUTION: &str = "x-anthropic-billing-header";
 
+/// Key of a mark that is the block as it came.
+pub(super) const WHOLE: &str = "$block";
+
 /// What a message's content became.
 #[derive(Default)]
 pub(super) struct Parts {
@@ -45,6 +48,13 @@ impl Parts {
         }
     }
 
+    /// Notes the whole block, of which the last part is a rendering.
+    fn keep(&mut self, block: &Value) {
+        if let Some(last) = self.parts.len().checked_sub(1) {
+            self.marks.insert(last.to_string(), json!({WHOLE: block}));
+        }
+    }
+
     /// One text is a plain string, which every upstream takes; and the fields for Anthropic.
     pub(super) fn finish(mut self) -> (Content, Map<String, Value>) {
         let mut rest = Map::new();
@@ -69,22 +79,23 @@ pub(super) fn system(path: &str, value: Value) -> Result<Prose, RequestError> {
         Value::Array(blocks) => blocks,
         other => return Err(RequestError::expected(path, "a string or an array of blocks", &other)),
     };
-    let mut texts: Vec<&str> = Vec::with_capacity(blocks.len());
-    for (at, block) in blocks.iter().enumerate() {
-        match &block["text"] {
-            Value::String(text) => texts.push(without_attribution(text)),
-            other => {
-                return Err(RequestError::expected(&format!("{path}[{at}].text"), "a string", other));
-            }
-        }
+    if let Some(at) = blocks.iter().position(|block| !block["text"].is_string()) {
+        let path = format!("{path}[{at}].text");
+        return Err(RequestError::expected(&path, "a string", &blocks[at]["text"]));
     }
-    texts.retain(|text| !text.is_empty());
-    let content = Content::Text(texts.join("\n\n"));
+    let content = Content::Text(joined(&blocks).unwrap_or_default());
     let mut rest = Map::new();
     if !blocks.is_empty() {
         rest.insert(ANTHROPIC_ONLY.to_owned(), json!({"content": blocks}));
     }
     Ok(Prose { content, rest })
+}
+
+/// The text that is made of a system prompt's blocks; `None` where there is none.
+pub(super) fn joined(blocks: &[Value]) -> Option<String> {
+    let texts = blocks.iter().filter_map(|block| block["text"].as_str()).map(without_attribution);
+    let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
 fn without_attribution(text: &str) -> &str {
@@ -101,7 +112,7 @@ pub(super) fn content(path: &str, value: Option<Value>) -> Result<Parts, Request
         None | Some(Value::Null) => {}
         Some(Value::String(text)) => parts.text(text),
         Some(Value::Array(blocks)) => {
-            for (at, block) in blocks.into_iter().enumerate() {
+            for (at, block) in blocks.iter().enumerate() {
                 read(&format!("{path}[{at}]"), block, &mut parts)?;
             }
         }
@@ -111,30 +122,34 @@ pub(super) fn content(path: &str, value: Option<Value>) -> Result<Parts, Request
 }
 
 /// One block of a user's message or of a tool's result.
-pub(super) fn read(path: &str, block: Value, parts: &mut Parts) -> Result<(), RequestError> {
-    match kind(path, &block)? {
+pub(super) fn read(path: &str, block: &Value, parts: &mut Parts) -> Result<(), RequestError> {
+    match kind(path, block)? {
         "text" => {
             let Value::String(text) = &block["text"] else {
                 return Err(RequestError::expected(&format!("{path}.text"), "a string", &block["text"]));
             };
             if !text.is_empty() {
                 parts.text(text.as_str());
-                parts.mark(&block, &["type", "text"]);
+                parts.mark(block, &["type", "text"]);
             }
         }
         "image" => {
             let url = image(&format!("{path}.source"), &block["source"])?;
             parts.push(Part::Image { url, detail: None });
-            parts.mark(&block, &["type", "source"]);
+            parts.mark(block, &["type", "source"]);
         }
-        "document" => document(path, &block, parts)?,
+        "document" => document(path, block, parts)?,
         "search_result" => {
             let found = content(&format!("{path}.content"), block.get("content").cloned())?;
             let word = |key: &str| block[key].as_str().unwrap_or_default();
             let (text, _) = found.finish();
             parts.text(format!("[{}]({})\n{}", word("title"), word("source"), text.text()));
+            parts.keep(block);
         }
-        _ => parts.text(in_words(&block)),
+        _ => {
+            parts.text(in_words(block));
+            parts.keep(block);
+        }
     }
     Ok(())
 }
@@ -198,11 +213,17 @@ fn document(path: &str, block: &Value, parts: &mut Parts) -> Result<(), RequestE
         head.push('\n');
     }
     match kind(&source_path, source)? {
-        "text" => parts.text(head + &blocks_string(&source_path, "data", source)?),
+        "text" => {
+            parts.text(head + &blocks_string(&source_path, "data", source)?);
+            parts.keep(block);
+            return Ok(());
+        }
         "content" => {
             parts.text(head.trim_end());
             let inner = content(&format!("{source_path}.content"), source.get("content").cloned())?;
             parts.parts.extend(inner.parts);
+            parts.mark(block, &["type", "source", "title", "context", "citations"]);
+            return Ok(());
         }
         "base64" => {
             let media = blocks_string(&source_path, "media_type", source)?;

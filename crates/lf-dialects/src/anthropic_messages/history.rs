@@ -51,10 +51,13 @@ fn user(said: UserSaid) -> Option<Prose> {
     let UserSaid { results, answered, mut parts } = said;
     let mut all = Parts::default();
     for result in results {
-        all.text(format!("[result of the call {}, which is not in this conversation]", result.call_id));
+        let head = format!("[result of the call {}, which is not in this conversation]", result.call_id);
         match result.content {
-            Content::Text(text) => all.text(text),
-            Content::Parts(parts) => all.parts.extend(parts),
+            Content::Text(text) => all.text(format!("{head}\n{text}")),
+            Content::Parts(parts) => {
+                all.text(head);
+                all.parts.extend(parts);
+            }
         }
     }
     if !all.parts.is_empty() {
@@ -112,7 +115,13 @@ fn message(path: &str, value: Value) -> Result<Said, RequestError> {
         return Err(RequestError::missing(&content_path, "a string or an array of blocks"));
     };
     match role.as_str() {
-        "system" => blocks::system(&content_path, content).map(Said::System),
+        "system" => {
+            let mut prose = blocks::system(&content_path, content)?;
+            // it stays where it is also with an Anthropic upstream
+            let kept = prose.rest.entry(ANTHROPIC_ONLY).or_insert_with(|| json!({}));
+            kept["inline"] = true.into();
+            Ok(Said::System(prose))
+        }
         "user" => user_said(&content_path, content),
         "assistant" => assistant(&content_path, content).map(Said::Assistant),
         other => Err(RequestError::value(&role_path, format!("`{role_path}` is `{other}`"), ROLES)),
@@ -129,7 +138,7 @@ fn user_said(path: &str, content: Value) -> Result<Said, RequestError> {
         let path = format!("{path}[{at}]");
         match blocks::kind(&path, &block)? {
             "tool_result" => said.results.push(result(&path, block)?),
-            _ => blocks::read(&path, block, &mut said.parts)?,
+            _ => blocks::read(&path, &block, &mut said.parts)?,
         }
     }
     said.answered = !said.results.is_empty();
@@ -159,6 +168,7 @@ fn assistant(path: &str, content: Value) -> Result<AssistantMessage, RequestErro
     let mut message = AssistantMessage::default();
     let (mut text, mut reasoning) = (String::new(), String::new());
     let mut apart = false;
+    let mut after_words = false;
     for (at, block) in list.iter().enumerate() {
         let path = format!("{path}[{at}]");
         let said = match blocks::kind(&path, block)? {
@@ -173,7 +183,11 @@ fn assistant(path: &str, content: Value) -> Result<AssistantMessage, RequestErro
             }
             "redacted_thinking" => String::new(),
             // calls that Anthropic's servers ran, with their results
-            _ => blocks::in_words(block),
+            _ => {
+                apart = !text.is_empty();
+                after_words = true;
+                blocks::in_words(block)
+            }
         };
         if said.is_empty() {
             apart = !text.is_empty();
@@ -183,6 +197,7 @@ fn assistant(path: &str, content: Value) -> Result<AssistantMessage, RequestErro
             text.push_str("\n\n");
         }
         text.push_str(&said);
+        apart = std::mem::take(&mut after_words);
     }
     message.content = text.into();
     message.reasoning = (!reasoning.is_empty()).then_some(reasoning);

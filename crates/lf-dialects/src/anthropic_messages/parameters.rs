@@ -50,10 +50,7 @@ pub(super) fn read(
     Ok(())
 }
 
-fn stop_sequences(
-    value: Option<Value>,
-    parameters: &mut Map<String, Value>,
-) -> Result<(), RequestError> {
+fn stop_sequences(value: Option<Value>, parameters: &mut Map<String, Value>) -> Result<(), RequestError> {
     let list = match value {
         None => return Ok(()),
         Some(Value::Array(list)) => list,

@@ -17,15 +17,17 @@ pub(super) fn write_usage(usage: &Usage) -> Value {
     })
 }
 
-/// `called`: calls for the client were told.
-pub(super) fn stop_reason(reason: FinishReason, called: bool, stop_sequence: Option<&str>) -> &'static str {
-    match reason {
+/// `stop_reason` and `stop_sequence`; `called`: calls for the client were told.
+pub(super) fn write_stop(reason: FinishReason, called: bool, stop_sequence: Option<&str>) -> Value {
+    let reason = match reason {
         FinishReason::Length => "max_tokens",
         FinishReason::ContentFilter => "refusal",
         FinishReason::Stop | FinishReason::ToolCalls if called => "tool_use",
         FinishReason::Stop | FinishReason::ToolCalls if stop_sequence.is_some() => "stop_sequence",
         FinishReason::Stop | FinishReason::ToolCalls => "end_turn",
-    }
+    };
+    let stop_sequence = stop_sequence.filter(|_| reason == "stop_sequence");
+    json!({"stop_reason": reason, "stop_sequence": stop_sequence})
 }
 
 /// A call's arguments as an object in every case.
@@ -102,8 +104,10 @@ impl Completion {
                 }
             }
             ChatEvent::ClientCalls(calls) => {
-                self.called |= !calls.is_empty();
-                self.blank.clear();
+                if !calls.is_empty() {
+                    self.called = true;
+                    self.blank.clear();
+                }
                 self.content.extend(calls.iter().map(|call| {
                     let block = json!({
                         "type": "tool_use", "id": call.id, "name": call.name, "input": input(call),
@@ -112,11 +116,9 @@ impl Completion {
                 }));
             }
             ChatEvent::Finished { reason, usage, stop_sequence, .. } => {
-                self.end = Some(Ok(json!({
-                    "stop_reason": stop_reason(*reason, self.called, stop_sequence.as_deref()),
-                    "stop_sequence": stop_sequence,
-                    "usage": write_usage(usage),
-                })));
+                let mut end = write_stop(*reason, self.called, stop_sequence.as_deref());
+                end["usage"] = write_usage(usage);
+                self.end = Some(Ok(end));
             }
             ChatEvent::Failed(error) => self.end = Some(Err(error.clone())),
         }

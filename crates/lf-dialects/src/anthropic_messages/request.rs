@@ -174,9 +174,7 @@ fn tool_choice(choice: &Value, parameters: &mut Map<String, Value>) -> Result<To
         "auto" => ToolChoice::Auto,
         "any" => ToolChoice::Required,
         "none" => ToolChoice::None,
-        "tool" => {
-            ToolChoice::Tool(blocks::string("tool_choice.name", choice.get("name").cloned())?)
-        }
+        "tool" => ToolChoice::Tool(blocks::string("tool_choice.name", choice.get("name").cloned())?),
         other => {
             let message = format!("`tool_choice.type` is `{other}`");
             return Err(RequestError::value("tool_choice.type", message, HINT));

@@ -3,7 +3,7 @@
 use lf_core::{ChatEvent, ToolCall, Usage};
 use serde_json::{Value, json};
 
-use super::reply::{input, stop_reason, write_usage};
+use super::reply::{input, write_stop, write_usage};
 use super::request::{MessagesView, ThinkingView};
 use super::{OWN_SIGNATURE, error_reply};
 use crate::openai_chat::{LfEvents, lf_event};
@@ -85,12 +85,12 @@ impl EventEncoder {
             ChatEvent::ClientCalls(calls) => calls.iter().for_each(|call| self.call(call, &mut out)),
             ChatEvent::Finished { reason, usage, stop_sequence, .. } => {
                 self.close(&mut out);
-                let delta = json!({
-                    "stop_reason": stop_reason(*reason, self.called, stop_sequence.as_deref()),
-                    "stop_sequence": stop_sequence,
-                });
+                let delta = write_stop(*reason, self.called, stop_sequence.as_deref());
                 let usage = write_usage(usage);
-                out.push(told("message_delta", json!({"type": "message_delta", "delta": delta, "usage": usage})));
+                out.push(told(
+                    "message_delta",
+                    json!({"type": "message_delta", "delta": delta, "usage": usage}),
+                ));
                 out.push(told("message_stop", json!({"type": "message_stop"})));
                 self.over = true;
             }
@@ -123,7 +123,7 @@ impl EventEncoder {
 
     fn text(&mut self, text: &str, out: &mut Vec<Told>) {
         if self.open == Some(Open::Text) {
-            self.delta(json!({"type": "text_delta", "text": text}), out);
+            self.delta(&json!({"type": "text_delta", "text": text}), out);
             return;
         }
         self.blank.push_str(text);
@@ -131,9 +131,9 @@ impl EventEncoder {
             return;
         }
         let text = std::mem::take(&mut self.blank);
-        self.start(json!({"type": "text", "text": ""}), out);
+        self.start(&json!({"type": "text", "text": ""}), out);
         self.open = Some(Open::Text);
-        self.delta(json!({"type": "text_delta", "text": text}), out);
+        self.delta(&json!({"type": "text_delta", "text": text}), out);
     }
 
     fn thinking(&mut self, text: &str, out: &mut Vec<Told>) {
@@ -141,26 +141,26 @@ impl EventEncoder {
             return;
         }
         if self.open != Some(Open::Thinking) {
-            self.start(json!({"type": "thinking", "thinking": "", "signature": ""}), out);
+            self.start(&json!({"type": "thinking", "thinking": "", "signature": ""}), out);
             self.open = Some(Open::Thinking);
         }
-        self.delta(json!({"type": "thinking_delta", "thinking": text}), out);
+        self.delta(&json!({"type": "thinking_delta", "thinking": text}), out);
     }
 
     fn call(&mut self, call: &ToolCall, out: &mut Vec<Told>) {
         self.called = true;
-        self.start(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}}), out);
+        self.start(&json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}}), out);
         let input = match call.arguments.value() {
             // the model's own bytes, where they are an object
             Ok(_) => call.arguments.for_replay(),
             Err(_) => Value::Object(input(call)).to_string(),
         };
-        self.delta(json!({"type": "input_json_delta", "partial_json": input}), out);
+        self.delta(&json!({"type": "input_json_delta", "partial_json": input}), out);
         self.stop(out);
     }
 
     /// Begins a block, after the end of the one before.
-    fn start(&mut self, block: Value, out: &mut Vec<Told>) {
+    fn start(&mut self, block: &Value, out: &mut Vec<Told>) {
         self.close(out);
         let index = self.blocks;
         self.blocks += 1;
@@ -168,7 +168,7 @@ impl EventEncoder {
         out.push(told("content_block_start", event));
     }
 
-    fn delta(&self, delta: Value, out: &mut Vec<Told>) {
+    fn delta(&self, delta: &Value, out: &mut Vec<Told>) {
         let event = json!({"type": "content_block_delta", "index": self.last(), "delta": delta});
         out.push(told("content_block_delta", event));
     }
@@ -182,7 +182,7 @@ impl EventEncoder {
         match self.open.take() {
             None => return,
             Some(Open::Thinking) => {
-                self.delta(json!({"type": "signature_delta", "signature": OWN_SIGNATURE}), out);
+                self.delta(&json!({"type": "signature_delta", "signature": OWN_SIGNATURE}), out);
             }
             Some(Open::Text) => {}
         }

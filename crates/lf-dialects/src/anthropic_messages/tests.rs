@@ -1,9 +1,7 @@
 use std::time::Duration;
 
 use lf_core::model::ChatRequest;
-use lf_core::{
-    Arguments, ChatEvent, FinishReason, ModelError, ModelRequest, ToolCall, ToolResult, Usage,
-};
+use lf_core::{Arguments, ChatEvent, FinishReason, ModelError, ModelRequest, ToolCall, ToolResult, Usage};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -39,10 +37,12 @@ fn sent(body: Value) -> String {
     lines.join("\n")
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better at the many calls")]
 fn ask(messages: Value) -> Value {
     json!({"model": "m", "max_tokens": 9, "messages": messages})
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better at the many calls")]
 fn ask_with(fields: Value) -> Value {
     let mut body = ask(json!([{"role": "user", "content": "hi"}]));
     body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -84,7 +84,21 @@ fn a_coding_assistants_request_reaches_an_openai_upstream_without_what_only_anth
         "metadata": {"user_id": "u".repeat(65)},
         "context_management": {"edits": []}, "betas": ["b"],
     });
-    insta::assert_snapshot!(sent(body), @"");
+    insta::assert_snapshot!(sent(body), @r#"
+    {"role":"system","content":"You write code.\n\ncwd: /repo"}
+    {"role":"user","content":[{"type":"text","text":"mend"},{"type":"text","text":"it"}]}
+    {"role":"assistant","content":"Looking.","tool_calls":[{"id":"a","type":"function","function":{"name":"read","arguments":"{\"b\":1,\"a\":2}"}}]}
+    {"role":"tool","tool_call_id":"a","content":"x"}
+    {"role":"system","content":"The budget is low."}
+    tools: [{"type":"function","function":{"name":"read","parameters":{"type":"object","properties":{}}}}]
+    tool_choice: "required"
+    parallel_tool_calls: false
+    temperature: 0
+    user: "f20e249d15fa4b9f44ba21d154f62e1efa76ddfdce5d25139a33a4787cee5a8b"
+    reasoning_effort: "high"
+    stream: true
+    stream_options: {"include_usage":true}
+    "#);
 }
 
 #[test]
@@ -101,7 +115,18 @@ fn every_call_gets_one_result_directly_after_it() {
         ]},
         {"role": "assistant", "content": [tool_use("d")]},
     ]);
-    insta::assert_snapshot!(sent(ask(messages)), @"");
+    insta::assert_snapshot!(sent(ask(messages)), @r#"
+    {"role":"user","content":"go"}
+    {"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"c_2","type":"function","function":{"name":"f","arguments":"{}"}}]}
+    {"role":"tool","tool_call_id":"a","content":"Error: this call was interrupted and has no result"}
+    {"role":"tool","tool_call_id":"b","content":"B"}
+    {"role":"tool","tool_call_id":"c","content":"C1"}
+    {"role":"tool","tool_call_id":"c_2","content":"C2"}
+    {"role":"system","content":"between"}
+    {"role":"user","content":[{"type":"text","text":"[result of the call lost, which is not in this conversation]\nL"},{"type":"text","text":"and then"}]}
+    {"role":"assistant","content":null,"tool_calls":[{"id":"d","type":"function","function":{"name":"f","arguments":"{}"}}]}
+    {"role":"tool","tool_call_id":"d","content":"Error: this call was interrupted and has no result"}
+    "#);
 }
 
 #[test]
@@ -125,7 +150,15 @@ fn results_keep_their_images_and_say_that_they_failed() {
             {"type": "text", "text": "go on"},
         ]},
     ]);
-    insta::assert_snapshot!(sent(ask(messages)), @"");
+    insta::assert_snapshot!(sent(ask(messages)), @r#"
+    {"role":"user","content":"go"}
+    {"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}
+    {"role":"tool","tool_call_id":"a","content":"Error: no file"}
+    {"role":"tool","tool_call_id":"b","content":"seen\n[image 1: in the next user message]\n[T](https://t)\nfound\n[{\"type\":\"tool_reference\",\"tool_name\":\"g\"}]"}
+    {"role":"tool","tool_call_id":"c","content":""}
+    {"role":"user","content":[{"type":"text","text":"[image 1 of the result of call b]"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}
+    {"role":"user","content":"go on"}
+    "#);
 }
 
 #[test]
@@ -136,7 +169,7 @@ fn documents_become_text_or_a_file() {
         {"type": "document", "title": "a.pdf", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}},
         {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}},
     ]}]);
-    insta::assert_snapshot!(sent(ask(messages)), @"");
+    insta::assert_snapshot!(sent(ask(messages)), @r#"{"role":"user","content":[{"type":"text","text":"[document: notes]\nold\nN"},{"type":"text","text":"inner"},{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,JVBE"}},{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}"#);
 }
 
 #[test]
@@ -150,7 +183,11 @@ fn what_anthropics_servers_did_is_told_in_words() {
         ]},
         {"role": "user", "content": [{"type": "block_of_tomorrow", "x": 1}]},
     ]);
-    insta::assert_snapshot!(sent(ask(messages)), @"");
+    insta::assert_snapshot!(sent(ask(messages)), @r#"
+    {"role":"user","content":"news?"}
+    {"role":"assistant","content":"[{\"type\":\"server_tool_use\",\"id\":\"s\",\"name\":\"web_search\",\"input\":{\"query\":\"news\"}}]\n\n[{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"s\",\"content\":[{\"type\":\"web_search_result\",\"url\":\"https://n\"}]}]\n\nNone."}
+    {"role":"user","content":"[{\"type\":\"block_of_tomorrow\",\"x\":1}]"}
+    "#);
 }
 
 #[test]
@@ -163,7 +200,14 @@ fn parameters_take_the_spelling_of_openai() {
     }));
     let parameters = decode(body.clone()).unwrap().parameters;
     assert_eq!(crate::openai_chat::stops_to_cut(&parameters), ["e"]);
-    insta::assert_snapshot!(sent(body), @"");
+    insta::assert_snapshot!(sent(body), @r#"
+    {"role":"user","content":"hi"}
+    top_p: 0.5
+    top_k: 3
+    stop: ["a","b","c","d"]
+    response_format: {"type":"json_schema","json_schema":{"name":"answer","schema":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false},"strict":true}}
+    reasoning_effort: "medium"
+    "#);
 }
 
 #[test]
@@ -172,8 +216,12 @@ fn what_cannot_be_carried_is_refused_with_a_way_out() {
         ask(json!([])),
         ask(json!([{"role": "tool", "content": "x"}])),
         ask(json!([{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}])),
-        ask(json!([{"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "f"}}]}])),
-        ask(json!([{"role": "user", "content": [{"type": "document", "source": {"type": "url", "url": "https://x"}}]}])),
+        ask(
+            json!([{"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "f"}}]}]),
+        ),
+        ask(
+            json!([{"role": "user", "content": [{"type": "document", "source": {"type": "url", "url": "https://x"}}]}]),
+        ),
         json!({"model": "m", "messages": [{"role": "user", "content": "x"}]}),
         ask_with(json!({"max_tokens": 0})),
         ask_with(json!({"tool_choice": {"type": "tool"}})),
@@ -187,7 +235,24 @@ fn what_cannot_be_carried_is_refused_with_a_way_out() {
         json!([]),
     ];
     let told: Vec<String> = cases.into_iter().map(refused).collect();
-    insta::assert_snapshot!(told.join("\n"), @"");
+    insta::assert_snapshot!(told.join("\n"), @r#"
+    400 `messages` is empty; send at least one
+    400 `messages[0].role` is `tool`; use `user`, `assistant` or `system`
+    400 `messages[0].content[0].tool_use_id` is missing: a string is needed
+    400 a source of type `file` is stored at Anthropic and cannot be read from here; send the content itself, as `base64`
+    400 a document behind a URL is not fetched for other models than Anthropic's; send its content, as `base64` or `text`
+    400 `max_tokens` is missing: the most tokens the answer may have
+    400 `max_tokens` is 0; use a whole number of at least 1
+    400 `tool_choice.name` is missing: a string is needed
+    400 `tool_choice.type` is `some`; use {"type": "auto"}, `any`, `none`, or `tool` with `name`
+    400 a tool of type `web_search_20250305` runs on Anthropic's own servers and is not offered here; use a tool of an MCP server for it
+    400 `mcp_servers` would be reached from Anthropic's own servers; list them under `mcp.servers` in the project's llamafarm.yaml
+    400 `output_config.effort` is `extreme`; use `low`, `medium`, `high`, `xhigh` or `max`
+    400 `output_config.format.type` is "xml"; use `json_schema`
+    400 `thinking.budget_tokens` is missing: `enabled` thinking needs a budget
+    400 `stop_sequences[0]` is empty
+    400 the body must be a JSON object; send {"messages": [...]}
+    "#);
 }
 
 #[test]
@@ -199,11 +264,12 @@ fn what_only_anthropic_takes_is_kept_for_it() {
             {"type": "web_search_20250305", "name": "web_search", "max_uses": 2},
         ],
     }));
-    body["messages"][1] = json!({"role": "assistant", "content": [
+    let assistant = json!({"role": "assistant", "content": [
         {"type": "thinking", "thinking": "ours", "signature": OWN_SIGNATURE},
         {"type": "thinking", "thinking": "theirs", "signature": "S"},
         {"type": "text", "text": "t"},
     ]});
+    body["messages"].as_array_mut().unwrap().push(assistant);
     let request = decode(body).unwrap();
     assert_eq!(request.parameters[ANTHROPIC_ONLY]["context_management"], json!({"edits": []}));
     assert_eq!(request.parameters[ANTHROPIC_ONLY]["metadata"]["team"], "t");
@@ -218,7 +284,8 @@ fn what_only_anthropic_takes_is_kept_for_it() {
 #[test]
 fn tokens_are_counted_without_the_bytes_of_images() {
     let image = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A".repeat(400_000)}});
-    let mut body = ask(json!([{"role": "user", "content": [image, {"type": "text", "text": "word ".repeat(80)}]}]));
+    let mut body =
+        ask(json!([{"role": "user", "content": [image, {"type": "text", "text": "word ".repeat(80)}]}]));
     body.as_object_mut().unwrap().shift_remove("max_tokens");
     let request = decode_count_request(body.to_string().as_bytes()).unwrap();
     assert_eq!(count_tokens(&request), 4 + 1600 + 100);
@@ -266,7 +333,29 @@ fn a_turn() -> Vec<ChatEvent> {
 
 #[test]
 fn a_turn_becomes_blocks_one_after_the_other() {
-    insta::assert_snapshot!(streamed(&a_turn(), MessagesView::default(), LfEvents::Told), @"");
+    insta::assert_snapshot!(streamed(&a_turn(), MessagesView::default(), LfEvents::Told), @r#"
+    message_start {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}}}
+    content_block_start {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+    content_block_delta {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm"}}
+    content_block_delta {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"m."}}
+    content_block_delta {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"lf-unsigned"}}
+    content_block_stop {"type":"content_block_stop","index":0}
+    content_block_start {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+    content_block_delta {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"\nLet me"}}
+    content_block_delta {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":" see."}}
+    ping {"type":"ping","lf":{"event":"tool_call","call_id":"s1","name":"f","server":null,"tool":null,"arguments":"{}"}}
+    ping {"type":"ping","lf":{"event":"tool_result","call_id":"s1","name":"f","is_error":true,"elapsed_ms":7,"text":"there is no tool `f`","truncated":false}}
+    content_block_delta {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":" "}}
+    content_block_stop {"type":"content_block_stop","index":1}
+    content_block_start {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"a","name":"f","input":{}}}
+    content_block_delta {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"q\": 1}"}}
+    content_block_stop {"type":"content_block_stop","index":2}
+    content_block_start {"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"b","name":"f","input":{}}}
+    content_block_delta {"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{}"}}
+    content_block_stop {"type":"content_block_stop","index":3}
+    message_delta {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":6,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":3}}
+    message_stop {"type":"message_stop"}
+    "#);
 }
 
 #[test]
@@ -292,18 +381,23 @@ fn an_error_ends_the_stream_and_nothing_says_that_all_is_well() {
         ChatEvent::Failed(error),
         finished(FinishReason::Stop),
     ];
-    insta::assert_snapshot!(streamed(&events[1..], MessagesView::default(), LfEvents::Told), @"");
+    insta::assert_snapshot!(streamed(&events[1..], MessagesView::default(), LfEvents::Told), @r#"
+    message_start {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}}}
+    content_block_start {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+    content_block_delta {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Half"}}
+    error {"type":"error","error":{"type":"overloaded_error","message":"busy"}}
+    "#);
     let mut completion = Completion::new("msg_1", "m", MessagesView::default(), LfEvents::Told);
     events.iter().for_each(|event| completion.push(event));
     let reply = completion.finish("req_1").unwrap_err();
-    insta::assert_snapshot!(format!("{} {}", reply.status, reply.body), @"");
+    insta::assert_snapshot!(format!("{} {}", reply.status, reply.body), @r#"529 {"type":"error","error":{"type":"overloaded_error","message":"busy"},"request_id":"req_1"}"#);
 }
 
 #[test]
 fn a_whole_message_says_what_the_stream_says() {
     let mut completion = Completion::new("msg_1", "m", MessagesView::default(), LfEvents::Hidden);
     a_turn().iter().for_each(|event| completion.push(event));
-    insta::assert_snapshot!(completion.finish("req_1").unwrap(), @"");
+    insta::assert_snapshot!(completion.finish("req_1").unwrap(), @r#"{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"thinking","thinking":"Hmm.","signature":"lf-unsigned"},{"type":"text","text":"\nLet me see. "},{"type":"tool_use","id":"a","name":"f","input":{"q":1}},{"type":"tool_use","id":"b","name":"f","input":{}}],"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":6,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":3}}"#);
 }
 
 #[test]
@@ -326,7 +420,7 @@ fn every_ending_has_its_stop_reason() {
         ended(FinishReason::ContentFilter, None),
         ended(FinishReason::ToolCalls, None),
     ];
-    insta::assert_snapshot!(told.join(", "), @"");
+    insta::assert_snapshot!(told.join(", "), @r#""end_turn" null, "stop_sequence" "END", "max_tokens" null, "refusal" null, "end_turn" null"#);
 }
 
 #[test]
@@ -351,7 +445,120 @@ fn errors_keep_the_upstreams_status_and_wording() {
         told(504, "no"),
         told(302, "no"),
     ];
-    insta::assert_snapshot!(lines.join("\n"), @"");
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    400 {"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: maximum context length is 8192 tokens"},"request_id":"req_1"}
+    401 {"type":"error","error":{"type":"authentication_error","message":"who?"},"request_id":"req_1"}
+    402 {"type":"error","error":{"type":"billing_error","message":"pay"},"request_id":"req_1"}
+    403 {"type":"error","error":{"type":"permission_error","message":"no"},"request_id":"req_1"}
+    404 {"type":"error","error":{"type":"not_found_error","message":"no"},"request_id":"req_1"}
+    413 {"type":"error","error":{"type":"request_too_large","message":"no"},"request_id":"req_1"}
+    422 {"type":"error","error":{"type":"invalid_request_error","message":"no"},"request_id":"req_1"}
+    429 {"type":"error","error":{"type":"rate_limit_error","message":"no"},"request_id":"req_1"}
+    500 {"type":"error","error":{"type":"api_error","message":"no"},"request_id":"req_1"}
+    503 {"type":"error","error":{"type":"overloaded_error","message":"HTML instead of JSON: <html>busy</html>"},"request_id":"req_1"}
+    504 {"type":"error","error":{"type":"timeout_error","message":"no"},"request_id":"req_1"}
+    502 {"type":"error","error":{"type":"api_error","message":"http://up answered with something that is no model answer: HTTP status 302: no"},"request_id":"req_1"}
+    "#);
+}
+
+fn anthropic(request: ChatRequest) -> Value {
+    let request = ModelRequest {
+        messages: request.messages,
+        tools: request.tools.into(),
+        tool_choice: request.tool_choice,
+        parameters: request.parameters,
+        stream: request.stream,
+    };
+    super::encode_request("m", &request, super::EncodeOptions::default()).unwrap()
+}
+
+#[test]
+fn an_anthropic_upstream_gets_what_the_client_said() {
+    let body = json!({
+        "model": "m", "max_tokens": 9,
+        "system": [
+            {"type": "text", "text": "x-anthropic-billing-header: cch=1;"},
+            {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}},
+        ],
+        "messages": [
+            {"role": "user", "content": [
+                {"type": "text", "text": "see", "cache_control": {"type": "ephemeral"}},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}},
+                {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JV"}, "title": "a.pdf", "citations": {"enabled": true}},
+                {"type": "document", "title": "t", "source": {"type": "text", "media_type": "text/plain", "data": "N"}},
+                {"type": "block_of_tomorrow", "x": 1},
+            ]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "S"},
+                {"type": "tool_use", "id": "a", "name": "f", "input": {"q": 1}},
+                {"type": "text", "text": "after"},
+            ]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "no", "is_error": true, "cache_control": {"type": "ephemeral"}}]},
+            {"role": "system", "content": [{"type": "text", "text": "mind the budget"}]},
+        ],
+        "tools": [
+            {"name": "f", "description": "d", "input_schema": {"type": "object", "properties": {}}, "defer_loading": true},
+            {"type": "web_search_20250305", "name": "web_search"},
+        ],
+        "tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
+        "temperature": 0.5,
+        "stop_sequences": ["a", "b", "c", "d", "e"],
+        "metadata": {"user_id": "u"},
+        "thinking": {"type": "adaptive"}, "output_config": {"effort": "max"},
+        "field_of_tomorrow": {"a": 1},
+        "stream": true,
+    });
+    let sent = anthropic(decode(body.clone()).unwrap());
+    assert_eq!(sent, body);
+}
+
+#[test]
+fn an_openai_request_reaches_an_anthropic_upstream_in_its_own_words() {
+    let body = json!({
+        "model": "m", "max_completion_tokens": 7, "stop": "END", "user": "u", "reasoning_effort": "minimal", "seed": null,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}},
+        "messages": [
+            {"role": "system", "content": "S"},
+            {"role": "assistant", "content": "Hello "},
+            {"role": "system", "content": "late"},
+            {"role": "user", "content": ""},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}},
+                {"id": "b", "type": "function", "function": {"name": "f", "arguments": ""}},
+            ]},
+            {"role": "tool", "tool_call_id": "functions.f:0", "content": "1"},
+            {"role": "tool", "tool_call_id": "b", "content": "2"},
+        ],
+    });
+    let (request, _) = crate::openai_chat::decode_request(body.to_string().as_bytes()).unwrap();
+    let mut sent = anthropic(request);
+    let messages = sent["messages"].take();
+    let mut lines: Vec<String> = messages.as_array().unwrap().iter().map(Value::to_string).collect();
+    lines.push(sent.to_string());
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    {"role":"user","content":"(nothing)"}
+    {"role":"assistant","content":[{"type":"text","text":"Hello"}]}
+    {"role":"user","content":[{"type":"text","text":"<system-reminder>\nlate\n</system-reminder>"}]}
+    {"role":"user","content":[{"type":"text","text":"(nothing)"}]}
+    {"role":"assistant","content":[{"type":"tool_use","id":"toolu_d6bdd4de328a22edd610f954","name":"f","input":{"a":1}},{"type":"tool_use","id":"b","name":"f","input":{}}]}
+    {"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_d6bdd4de328a22edd610f954","content":"1"},{"type":"tool_result","tool_use_id":"b","content":"2"}]}
+    {"model":"m","max_tokens":7,"system":"S","messages":null,"tools":[{"name":"no_tool","description":"Nothing can be called.","input_schema":{"type":"object","properties":{}}}],"tool_choice":{"type":"none"},"stop_sequences":["END"],"metadata":{"user_id":"u"},"output_config":{"effort":"low","format":{"type":"json_schema","schema":{"type":"object"}}}}
+    "#);
+}
+
+/// A user's or an assistant's message with calls and results under any of three ids, in any order.
+fn any_message() -> impl Strategy<Value = Value> {
+    let id = prop::sample::select(vec!["a", "b", "c"]);
+    let result = id.clone().prop_map(|id| json!({"type": "tool_result", "tool_use_id": id, "content": "r"}));
+    let tool_use = id.prop_map(|id| json!({"type": "tool_use", "id": id, "name": "f", "input": {}}));
+    let text = Just(json!({"type": "text", "text": "t"}));
+    prop_oneof![
+        prop::collection::vec(prop_oneof![result, text.clone()], 1..5)
+            .prop_map(|content| json!({"role": "user", "content": content})),
+        prop::collection::vec(prop_oneof![tool_use, text], 1..4)
+            .prop_map(|content| json!({"role": "assistant", "content": content})),
+        Just(json!({"role": "system", "content": [{"type": "text", "text": "s"}]})),
+    ]
 }
 
 fn event() -> impl Strategy<Value = ChatEvent> {
@@ -432,6 +639,31 @@ fn add(block: &mut Value, delta: &Value) {
 }
 
 proptest! {
+    #[test]
+    fn any_history_has_one_result_for_each_call_directly_after_it(
+        messages in prop::collection::vec(any_message(), 1..8),
+    ) {
+        let all: Vec<Value> = [json!({"role": "user", "content": "go"})].into_iter().chain(messages).collect();
+        let request = decode(ask(all.into())).unwrap();
+        prop_assert_eq!(&decode(anthropic(request.clone())).unwrap().messages, &request.messages);
+        let sent = openai(request);
+        let mut open: Vec<&str> = Vec::new();
+        for message in sent["messages"].as_array().unwrap() {
+            if message["role"] == "tool" {
+                prop_assert!(!open.is_empty(), "a result of no call");
+                prop_assert_eq!(open.remove(0), message["tool_call_id"].as_str().unwrap());
+                continue;
+            }
+            prop_assert!(open.is_empty(), "a call without a result");
+            let calls = message["tool_calls"].as_array().into_iter().flatten();
+            open = calls.map(|call| call["id"].as_str().unwrap()).collect();
+            let mut ids = open.clone();
+            ids.dedup();
+            prop_assert_eq!(ids.len(), open.len());
+        }
+        prop_assert!(open.is_empty());
+    }
+
     #[test]
     fn any_turn_keeps_the_protocol_and_says_the_same_streamed_and_whole(
         events in prop::collection::vec(event(), 0..12),

@@ -168,10 +168,7 @@ fn messages(messages: &[Message], options: EncodeOptions) -> Vec<Value> {
 
 /// Further fields as the client gave them, except what only Anthropic takes.
 fn rest(fields: &Map<String, Value>) -> impl Iterator<Item = (String, Value)> {
-    fields
-        .iter()
-        .filter(|(key, _)| *key != ANTHROPIC_ONLY)
-        .map(|(key, value)| (key.clone(), value.clone()))
+    fields.iter().filter(|(key, _)| *key != ANTHROPIC_ONLY).map(|(key, value)| (key.clone(), value.clone()))
 }
 
 fn prose(role: &str, prose: &Prose) -> Value {

@@ -57,6 +57,21 @@ fn what_comes_in_goes_out_unknown_fields_too() {
 }
 
 #[test]
+fn reasoning_models_get_their_limit_under_its_newer_name() {
+    let request = decode(&json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 5})).unwrap();
+    let named = |model: &str| {
+        let body = encode_request(model, &request, EncodeOptions::default());
+        (body["max_tokens"].clone(), body["max_completion_tokens"].clone())
+    };
+    for model in ["o3-mini", "gpt-5.1", "openai/gpt-5"] {
+        assert_eq!(named(model), (Value::Null, json!(5)), "{model}");
+    }
+    for model in ["gpt-4o", "gpt-oss-20b", "olmo", "phi"] {
+        assert_eq!(named(model), (json!(5), Value::Null), "{model}");
+    }
+}
+
+#[test]
 fn what_upstreams_reject_without_its_object_is_left_out() {
     let body = json!({"messages": [{"role": "user", "content": "x"}], "tools": [], "tool_choice": "auto", "parallel_tool_calls": true, "stream_options": {"include_usage": true}, "n": 1});
     insta::assert_snapshot!(encode(&decode(&body).unwrap()), @r#"{"model":"gpt","messages":[{"role":"user","content":"x"}],"n":1}"#);

@@ -35,20 +35,21 @@ impl Tail {
         stderr: impl AsyncRead + Unpin + Send + 'static,
         tracker: &TaskTracker,
         server: &str,
+        secrets: Vec<String>,
     ) -> Self {
         let tail = Self::default();
         let task = tail.clone();
         let server = server.to_owned();
         tracker.spawn(async move {
             let over = task.over.clone();
-            over.run_until_cancelled(task.read(stderr, &server)).await;
+            over.run_until_cancelled(task.read(stderr, &server, &secrets)).await;
         });
         tail
     }
 
-    async fn read(&self, mut stderr: impl AsyncRead + Unpin, server: &str) {
+    async fn read(&self, mut stderr: impl AsyncRead + Unpin, server: &str, secrets: &[String]) {
         let mut buffer = vec![0; 8 * 1024];
-        let mut log = LineLog { server, second: Instant::now(), lines: 0 };
+        let mut log = LineLog { server, secrets, second: Instant::now(), lines: 0 };
         while let Ok(count) = stderr.read(&mut buffer).await {
             if count == 0 {
                 break;
@@ -81,6 +82,7 @@ impl Tail {
 
 struct LineLog<'a> {
     server: &'a str,
+    secrets: &'a [String],
     second: Instant,
     lines: usize,
 }
@@ -91,14 +93,16 @@ impl LineLog<'_> {
             return;
         }
         if self.second.elapsed() > Duration::from_secs(1) {
-            *self = Self { server: self.server, second: Instant::now(), lines: 0 };
+            *self = Self { second: Instant::now(), lines: 0, ..*self };
         }
         for line in String::from_utf8_lossy(bytes).lines() {
             self.lines += 1;
             if self.lines > LOGGED_LINES {
                 return;
             }
-            tracing::debug!(server = self.server, line = excerpt(line, SHOWN_WIDTH), "stderr");
+            let line =
+                self.secrets.iter().fold(line.to_owned(), |line, secret| line.replace(secret, "[secret]"));
+            tracing::debug!(server = self.server, line = excerpt(&line, SHOWN_WIDTH), "stderr");
         }
     }
 }

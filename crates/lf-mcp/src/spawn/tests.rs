@@ -12,6 +12,7 @@ fn launch(command: &str, args: &[&str], environment: Vec<(String, String)>) -> L
         environment,
         cwd: PathBuf::from("/"),
         own_program: PathBuf::from("/bin/echo"),
+        secrets: Vec::new(),
     }
 }
 

@@ -94,7 +94,7 @@ async fn ask(url: &str, stream: bool) -> (String, Option<FinishReason>, Option<M
         provider: Provider::Openai,
         model: "gpt".to_owned(),
         base_url: url.to_owned(),
-        api_key: Some("key-1".into()),
+        api_key: Some("key-12345678".into()),
         strategy: ToolCallStrategy::NativeApi,
         servers: Vec::new(),
         tools: Vec::new(),
@@ -130,7 +130,7 @@ async fn an_answer_streams_and_the_key_goes_along() {
     assert_eq!((text.as_str(), finish, failure), ("Hello", Some(FinishReason::Stop), None));
     let request = upstream.requests.recv().await.expect("the request");
     assert!(request.starts_with("POST /v1/chat/completions "), "{request}");
-    assert!(request.contains("authorization: Bearer key-1"), "{request}");
+    assert!(request.contains("authorization: Bearer key-12345678"), "{request}");
 }
 
 #[tokio::test]
@@ -199,13 +199,20 @@ async fn html_and_whole_json_are_told_apart() {
     }
 }
 
+#[test]
+fn the_path_goes_before_a_query() {
+    assert_eq!(endpoint("http://h/v1"), "http://h/v1/chat/completions");
+    assert_eq!(endpoint("http://h/v1/?api-version=1"), "http://h/v1/chat/completions?api-version=1");
+}
+
 #[tokio::test]
-async fn refusals_keep_the_upstreams_words() {
-    let body = "{\"error\":{\"message\":\"Incorrect API key provided\",\"code\":\"invalid_api_key\"}}";
+async fn refusals_keep_the_upstreams_words_but_not_our_key() {
+    let body =
+        "{\"error\":{\"message\":\"Incorrect API key provided: key-12345678\",\"code\":\"invalid_api_key\"}}";
     let upstream = upstream(vec![http("401 Unauthorized", "", body)]).await;
     let (_, _, failure) = ask(&upstream.url, true).await;
     let Some(ModelError::Unauthorized { status: 401, message, .. }) = failure else { panic!("{failure:?}") };
-    assert_eq!(message, "Incorrect API key provided");
+    assert_eq!(message, "Incorrect API key provided: [secret]");
 }
 
 #[tokio::test]

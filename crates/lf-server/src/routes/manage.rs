@@ -56,7 +56,7 @@ pub(super) async fn project_models(
                 "description": model.description,
                 "provider": model.provider.name(),
                 "model": model.model,
-                "base_url": model.base_url,
+                "base_url": lf_core::secret::shown_url(&model.base_url),
                 "mcp_servers": model.servers,
                 "default": project.default_model.as_ref() == Some(name),
             }),

@@ -1,7 +1,7 @@
 //! What may begin at a `<`: a call, a think block, a comment, or what a model leaves behind after a call.
 
 use super::super::candidate::Candidate;
-use super::super::format::{END_TOKENS, INVENTED, THINK, TextFormat};
+use super::super::format::{END_TOKENS, INVENTED, Place, Reasoning, THINK, TextFormat};
 use super::super::markdown::{MaskEnd, mask_end};
 use super::super::marks::{self, Seen};
 use super::super::output::Channel;
@@ -9,7 +9,7 @@ use super::{Mode, Step, TextScanner};
 
 /// Bytes that are looked at to decide about a token or a wrapper.
 const MAX_LOOK: usize = 256;
-enum Look {
+pub(super) enum Look {
     Taken,
     /// More text could make it one.
     Undecided,
@@ -20,40 +20,62 @@ impl TextScanner {
     /// At a character that may begin a tag.
     pub(super) fn read_mark(&mut self, character: char) -> Step {
         let waiting = self.ended.is_none();
-        let mut undecided = false;
         for look in [
+            Self::look_for_channel,
             Self::look_for_call,
             Self::look_for_think,
             Self::look_for_left_over,
             Self::look_for_end_token,
+            Self::look_for_dropped,
             Self::look_for_comment,
         ] {
             match look(self) {
                 Look::Taken => return Step::On,
-                Look::Undecided => undecided |= waiting,
-                Look::Other => {}
+                Look::Undecided if waiting => return Step::Wait,
+                Look::Undecided | Look::Other => {}
             }
-        }
-        if undecided {
-            return Step::Wait;
         }
         self.take(Channel::Text, character.len_utf8());
         Step::On
     }
 
+    /// At a character of a code block that may begin a token. A message can end inside one.
+    pub(super) fn read_token(&mut self, character: char) -> Step {
+        for look in [Self::look_for_channel, Self::look_for_dropped] {
+            match look(self) {
+                Look::Taken => return Step::On,
+                Look::Undecided if self.ended.is_none() => return Step::Wait,
+                Look::Undecided | Look::Other => {}
+            }
+        }
+        self.take(Channel::Text, character.len_utf8());
+        Step::On
+    }
+
+    /// The first format whose opener stands here. One that still may does not give way to a later one.
     fn look_for_call(&mut self) -> Look {
-        let mut undecided = false;
         for format in self.formats {
+            if !self.counts_here(format.place) {
+                continue;
+            }
             match opener(self.rest(), format) {
                 Seen::No => {}
-                Seen::More => undecided = true,
+                Seen::More if self.ended.is_none() => return Look::Undecided,
+                Seen::More => {}
                 Seen::Yes(length) => {
                     self.start_candidate(format, length);
                     return Look::Taken;
                 }
             }
         }
-        if undecided { Look::Undecided } else { Look::Other }
+        Look::Other
+    }
+
+    fn counts_here(&self, place: Place) -> bool {
+        match place {
+            Place::Anywhere | Place::Declared => true,
+            Place::LineStart | Place::Bare => self.context.at_line_start() && self.context.mask().is_none(),
+        }
     }
 
     fn start_candidate(&mut self, format: &'static TextFormat, opener: usize) {
@@ -62,7 +84,20 @@ impl TextScanner {
     }
 
     fn look_for_think(&mut self) -> Look {
-        match marks::any(THINK.iter().map(|&mark| marks::opens(self.rest(), mark))) {
+        let formats = self.formats;
+        for block in formats.iter().flat_map(|format| format.reasoning) {
+            match marks::any(block.open.iter().map(|&mark| marks::opens(self.rest(), mark))) {
+                Seen::No => {}
+                Seen::More if self.ended.is_none() => return Look::Undecided,
+                Seen::More => {}
+                Seen::Yes(length) => {
+                    self.drop(length);
+                    self.think(block);
+                    return Look::Taken;
+                }
+            }
+        }
+        match marks::any(THINK.open.iter().map(|&mark| marks::opens(self.rest(), mark))) {
             Seen::No => {}
             Seen::More => return Look::Undecided,
             Seen::Yes(length) => {
@@ -70,7 +105,7 @@ impl TextScanner {
                     let begins = scanner.context.at_line_start() || scanner.after_call;
                     let channel = if begins { Channel::Reasoning } else { Channel::Text };
                     scanner.take_tag(channel, length);
-                    scanner.mode = Mode::Think { channel, may_call: true };
+                    scanner.mode = Mode::Think { channel, block: &THINK, may_call: true };
                 });
             }
         }
@@ -78,7 +113,7 @@ impl TextScanner {
             return Look::Other;
         }
         // the closing tag of a block that the prompt opened; what came before has been shown
-        let length = match marks::any(THINK.iter().map(|&mark| marks::closes(self.rest(), mark))) {
+        let length = match marks::any(THINK.close.iter().map(|&mark| marks::closes(self.rest(), mark))) {
             Seen::Yes(length) => length,
             Seen::More => return Look::Undecided,
             Seen::No => return Look::Other,
@@ -90,6 +125,34 @@ impl TextScanner {
                 self.drop(length);
                 Look::Taken
             }
+        }
+    }
+
+    /// From here on this is reasoning.
+    pub(super) fn think(&mut self, block: &'static Reasoning) {
+        self.mode = Mode::Think { channel: Channel::Reasoning, block, may_call: block.may_call };
+    }
+
+    /// A mark of the format that means nothing to a reader.
+    fn look_for_dropped(&mut self) -> Look {
+        let formats = self.formats;
+        let protected = self.context.is_protected();
+        let is_token = |mark: &str| mark.starts_with("<|") || mark.starts_with("<｜");
+        let dropped = formats.iter().flat_map(|format| format.dropped);
+        let dropped = dropped.filter(|mark| !protected || is_token(mark));
+        let close = formats.iter().flat_map(|format| format.reasoning).flat_map(|block| block.close);
+        let dropped = dropped.map(|mark| marks::starts(self.rest(), mark));
+        match marks::any(dropped.chain(close.map(|&mark| marks::closes(self.rest(), mark)))) {
+            Seen::Yes(length) => {
+                let at_line_start = self.context.at_line_start();
+                self.drop(length);
+                if at_line_start {
+                    self.context.restart_line();
+                }
+                Look::Taken
+            }
+            Seen::More => Look::Undecided,
+            Seen::No => Look::Other,
         }
     }
 
@@ -121,7 +184,8 @@ impl TextScanner {
             return Look::Other;
         }
         if self.context.at_line_start() || self.after_call {
-            match marks::any(INVENTED.iter().map(|&mark| marks::opens(self.rest(), mark))) {
+            let invented = self.formats.iter().flat_map(|format| format.invented).chain(INVENTED);
+            match marks::any(invented.map(|&mark| marks::opens(self.rest(), mark))) {
                 Seen::Yes(_) => {
                     self.output.removed();
                     self.mode = Mode::Invented;
@@ -190,23 +254,27 @@ impl TextScanner {
     }
 }
 
-/// An opening tag, with a wrapper before it or without.
+/// Marks around calls that may stand before an opener.
+const MAX_WRAPPERS: usize = 4;
+
+/// An opening tag, with wrappers before it or without.
 pub(super) fn opener(text: &str, format: &TextFormat) -> Seen {
-    let direct = |text: &str| marks::any(format.open.iter().map(|&mark| marks::opens(text, mark)));
-    let seen = direct(text);
-    if let Seen::Yes(_) = seen {
-        return seen;
-    }
-    match marks::any(format.wrappers.iter().map(|&mark| marks::opens(text, mark))) {
-        Seen::Yes(wrapper) => {
-            let inner = text[wrapper..].trim_start();
-            let skipped = text.len() - inner.len();
-            match direct(inner) {
-                _ if skipped > wrapper + MAX_LOOK => Seen::No,
-                Seen::Yes(length) => Seen::Yes(skipped + length),
-                other => other,
-            }
+    let mut at = 0;
+    for _ in 0..=MAX_WRAPPERS {
+        let rest = text[at..].trim_start();
+        let blank = text.len() - at - rest.len();
+        if at == 0 && blank > 0 || blank > MAX_LOOK {
+            return Seen::No;
         }
-        other => marks::any([seen, other]),
+        at += blank;
+        let open = marks::any(format.open.iter().map(|&mark| marks::opens(rest, mark)));
+        if let Seen::Yes(length) = open {
+            return Seen::Yes(at + length);
+        }
+        match marks::any(format.wrappers.iter().map(|&mark| marks::opens(rest, mark))) {
+            Seen::Yes(length) => at += length,
+            wrapper => return marks::any([open, wrapper]),
+        }
     }
+    Seen::No
 }

@@ -1,0 +1,582 @@
+//! Bodies with one element an argument, whose values are plain text. A value ends at its own closing tag; where that
+//! is missing, at the next argument, or at the end of the call if no closing tag comes before the next call.
+
+use serde_json::{Map, Value};
+
+use super::TextCall;
+use super::TextEnd;
+use super::body::{CUT, Done, MAX_CALL, Progress, Tail, Window};
+use super::format::{Head, Param, Place, Tagged, Trim};
+use super::json_body::JsonBody;
+use super::literals::is_name;
+use super::marks::{self, Seen};
+use super::nested::{self, Nested};
+use super::shape::Found;
+use super::typed;
+use crate::Arguments;
+
+/// Bytes of a tag with a name in it, and of a key.
+const MAX_TAG: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct TaggedBody {
+    spec: &'static Tagged,
+    phase: Phase,
+    cursor: usize,
+    name: String,
+    arguments: Map<String, Value>,
+    /// The byte after the last thing that belongs to the call.
+    end: usize,
+    /// Whether the opener stands without its wrapper.
+    unwrapped: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Head,
+    /// Outside of arguments.
+    Between,
+    /// In the element of a key.
+    Key {
+        start: usize,
+    },
+    /// After a key's element.
+    BeforeValue {
+        key: String,
+    },
+    Value {
+        key: String,
+        kind: Kind,
+        start: usize,
+        /// Where the call closes inside the value, should the value have no end of its own.
+        fallback: Option<usize>,
+    },
+    Nested(Nested),
+    Json(Box<JsonBody>),
+}
+
+/// What is known about a value's type.
+#[derive(Debug, Clone)]
+enum Kind {
+    Schema,
+    Text,
+    Json,
+    Named(String),
+}
+
+enum Here {
+    Param,
+    Close(usize),
+    Open,
+    More,
+    Other,
+}
+
+impl TaggedBody {
+    pub(super) fn new(spec: &'static Tagged, cursor: usize) -> Self {
+        Self {
+            spec,
+            phase: Phase::Head,
+            cursor,
+            name: String::new(),
+            arguments: Map::new(),
+            end: cursor,
+            unwrapped: false,
+        }
+    }
+
+    pub(super) fn cursor(&self) -> usize {
+        match &self.phase {
+            Phase::Json(body) => body.cursor(),
+            _ => self.cursor,
+        }
+    }
+
+    pub(super) fn salvage(&mut self) -> Vec<Found> {
+        match &mut self.phase {
+            Phase::Json(body) => body.salvage(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn broken_from(&self) -> Option<usize> {
+        match &self.phase {
+            Phase::Json(body) => body.broken_from(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn advance(&mut self, window: &Window<'_>) -> Progress {
+        loop {
+            if self.cursor > MAX_CALL {
+                return Progress::TooLong;
+            }
+            let phase = std::mem::replace(&mut self.phase, Phase::Between);
+            let step = match phase {
+                Phase::Head => self.read_head(window),
+                Phase::Between => self.read_between(window),
+                Phase::Key { start } => self.read_key(window, start),
+                Phase::BeforeValue { key } => self.read_before_value(window, key),
+                Phase::Value { key, kind, start, fallback } => {
+                    self.read_value(window, key, kind, start, fallback)
+                }
+                Phase::Nested(nested) => self.read_nested(window, nested),
+                Phase::Json(mut body) => {
+                    let progress = body.advance(window);
+                    self.phase = Phase::Json(body);
+                    Some(progress)
+                }
+            };
+            if let Some(progress) = step {
+                return progress;
+            }
+        }
+    }
+
+    /// Waits in this phase, or at the end of the text gives `at_end`.
+    fn wait(&mut self, window: &Window<'_>, phase: Phase, at_end: Progress) -> Option<Progress> {
+        if window.ended.is_some() {
+            return Some(at_end);
+        }
+        self.phase = phase;
+        Some(Progress::More)
+    }
+
+    fn read_head(&mut self, window: &Window<'_>) -> Option<Progress> {
+        let opener = self.end;
+        self.unwrapped = marks::any(window.format.open.iter().map(|&mark| marks::opens(window.text, mark)))
+            == Seen::Yes(opener);
+        let start = opener + blanks(window.at(opener), self.spec.head);
+        let rest = window.at(start);
+        let (length, after) = match self.spec.head {
+            Head::Attribute { end, .. } => match rest.find(end) {
+                Some(at) => (at, at + end.len()),
+                None => (rest.len(), rest.len()),
+            },
+            Head::Inline => {
+                let at = rest.find(['>', '\n', '<', '{']).unwrap_or(rest.len());
+                (at, if rest[at..].starts_with('>') { at + 1 } else { at })
+            }
+            Head::Line if rest.starts_with(['{', '[']) => {
+                self.phase = Phase::Json(Box::new(JsonBody::new(start)));
+                return None;
+            }
+            Head::Line => {
+                let at = rest.find(['\n', '<', '{']).unwrap_or(rest.len());
+                (at, at)
+            }
+        };
+        if length > MAX_TAG {
+            return Some(Progress::Prose);
+        }
+        if length == rest.len() && window.ended != Some(TextEnd::Clean) {
+            let cut = if self.unwrapped { Progress::Prose } else { Progress::Broken(CUT.to_owned()) };
+            return self.wait(window, Phase::Head, cut);
+        }
+        let text = &rest[..length];
+        let name = match self.spec.head {
+            Head::Attribute { key, .. } => attribute(text, key).unwrap_or_default(),
+            Head::Inline => text.trim().trim_end_matches('=').trim().trim_matches(['"', '\'']).to_owned(),
+            Head::Line => text.trim().to_owned(),
+        };
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Some(Progress::Prose);
+        }
+        let declared_only = window.format.place == Place::Declared && self.unwrapped;
+        if declared_only && typed::is_undeclared(window.tools, &name) {
+            return Some(Progress::Prose);
+        }
+        self.name = name;
+        self.cursor = start + after;
+        self.end = self.cursor;
+        None
+    }
+
+    fn read_between(&mut self, window: &Window<'_>) -> Option<Progress> {
+        while let Some(character) = window.next(self.cursor) {
+            if character == '{' && self.arguments.is_empty() {
+                self.phase = Phase::Json(Box::new(JsonBody::named(self.cursor, self.name.clone(), None)));
+                return None;
+            }
+            if self.may_mark(character) {
+                return self.read_tag(window);
+            }
+            if !character.is_whitespace() && self.arguments.is_empty() {
+                return Some(if self.unwrapped || matches!(self.spec.head, Head::Line) {
+                    Progress::Prose
+                } else {
+                    Progress::Broken("text where an argument of the call was expected".to_owned())
+                });
+            }
+            self.cursor += character.len_utf8();
+        }
+        match window.ended {
+            None => Some(Progress::More),
+            Some(TextEnd::Clean) => Some(self.done(window, self.end, false)),
+            Some(TextEnd::Cut) => Some(Progress::Broken(CUT.to_owned())),
+        }
+    }
+
+    fn may_mark(&self, character: char) -> bool {
+        character == '<' || matches!(self.spec.param, Param::Nested(token) if token.starts_with(character))
+    }
+
+    /// What begins at a `<`, outside of arguments or in one.
+    fn place(&self, window: &Window<'_>, cursor: usize) -> Here {
+        let rest = window.at(cursor);
+        let waiting = window.ended.is_none();
+        match self.opens_param(rest) {
+            Seen::Yes(_) => return Here::Param,
+            Seen::More if waiting => return Here::More,
+            _ => {}
+        }
+        match marks::any(self.spec.close.iter().map(|&mark| marks::closes(rest, mark))) {
+            Seen::Yes(length) => return Here::Close(length),
+            Seen::More if waiting => return Here::More,
+            Seen::More if is_cut_closer(window, rest) => return Here::Close(rest.len()),
+            _ => {}
+        }
+        match window.tail(cursor) {
+            Tail::Close(length) => Here::Close(length),
+            Tail::CutClose => Here::Close(rest.len()),
+            Tail::Open => Here::Open,
+            Tail::More => Here::More,
+            Tail::Other => Here::Other,
+        }
+    }
+
+    fn read_tag(&mut self, window: &Window<'_>) -> Option<Progress> {
+        let rest = window.at(self.cursor);
+        match self.place(window, self.cursor) {
+            Here::More => return Some(Progress::More),
+            Here::Param => return self.start_param(window),
+            Here::Close(length) => return Some(self.done(window, self.cursor + length, false)),
+            Here::Open => return Some(self.done(window, self.cursor, true)),
+            Here::Other => {}
+        }
+        if let Param::Nested(token) = self.spec.param {
+            return match marks::starts(rest, token) {
+                Seen::More if window.ended.is_none() => Some(Progress::More),
+                Seen::Yes(_) => match Nested::new(self.cursor, rest, token) {
+                    Some(nested) => {
+                        self.phase = Phase::Nested(nested);
+                        None
+                    }
+                    None if window.ended.is_none() && rest.len() < MAX_TAG => Some(Progress::More),
+                    None => Some(Progress::Broken("an argument of the call cannot be read".to_owned())),
+                },
+                _ => {
+                    self.cursor += 1;
+                    None
+                }
+            };
+        }
+        // a closer too many, or a mark between the name and the arguments
+        let stray = self.spec.param_close.iter().map(|&mark| marks::closes(rest, mark));
+        let tags = [marks::any_closing_tag(rest), marks::any_opening_tag(rest).0];
+        match marks::any(stray.chain(tags)) {
+            Seen::More if window.ended.is_none() => Some(Progress::More),
+            Seen::Yes(length) => {
+                self.cursor += length;
+                None
+            }
+            _ => {
+                self.cursor += 1;
+                None
+            }
+        }
+    }
+
+    fn opens_param(&self, rest: &str) -> Seen {
+        match self.spec.param {
+            Param::Inline(open) => {
+                tag_until(rest, open, ">").map_or_else(|seen| seen, |(_, after)| Seen::Yes(after))
+            }
+            Param::Attribute { open, end, .. } => {
+                tag_until(rest, open, end).map_or_else(|seen| seen, |(_, after)| Seen::Yes(after))
+            }
+            Param::Pair { key, .. } => marks::opens(rest, key),
+            Param::Nested(_) => Seen::No,
+        }
+    }
+
+    fn start_param(&mut self, window: &Window<'_>) -> Option<Progress> {
+        let rest = window.at(self.cursor);
+        let (key, kind, after) = match self.spec.param {
+            Param::Inline(open) => match tag_until(rest, open, ">") {
+                Ok((inner, after)) => {
+                    (inner.trim().trim_matches(['"', '\'']).to_owned(), Kind::Schema, after)
+                }
+                Err(_) => return Some(Progress::Prose),
+            },
+            Param::Attribute { open, key, end } => match tag_until(rest, open, end) {
+                Ok((inner, after)) => {
+                    let kind = match (attribute(inner, "string").as_deref(), attribute(inner, "type")) {
+                        (Some("true"), _) => Kind::Text,
+                        (Some(_), _) => Kind::Json,
+                        (None, Some(kind)) => Kind::Named(kind),
+                        (None, None) => Kind::Schema,
+                    };
+                    (attribute(inner, key).unwrap_or_default(), kind, after)
+                }
+                Err(_) => return Some(Progress::Prose),
+            },
+            Param::Pair { key, .. } => match marks::opens(rest, key) {
+                Seen::Yes(length) => {
+                    self.cursor += length;
+                    self.phase = Phase::Key { start: self.cursor };
+                    return None;
+                }
+                _ => return Some(Progress::Prose),
+            },
+            Param::Nested(_) => return Some(Progress::Prose),
+        };
+        if key.is_empty() {
+            return Some(Progress::Broken("an argument of the call has no name".to_owned()));
+        }
+        self.cursor += after;
+        self.phase = Phase::Value { key, kind, start: self.cursor, fallback: None };
+        None
+    }
+
+    /// A key ends at its closing tag, or where that is missing, at the next tag.
+    fn read_key(&mut self, window: &Window<'_>, start: usize) -> Option<Progress> {
+        let rest = window.at(start);
+        let Some(length) = rest.find('<') else {
+            if rest.len() > MAX_TAG {
+                return Some(Progress::Broken("a name in the call is too long".to_owned()));
+            }
+            return self.wait(window, Phase::Key { start }, Progress::Broken(CUT.to_owned()));
+        };
+        let key = rest[..length].trim().to_owned();
+        if key.is_empty() {
+            return Some(Progress::Broken("an argument of the call has no name".to_owned()));
+        }
+        self.cursor = start + length;
+        self.phase = Phase::BeforeValue { key };
+        None
+    }
+
+    fn read_before_value(&mut self, window: &Window<'_>, key: String) -> Option<Progress> {
+        let Param::Pair { value, key: key_mark } = self.spec.param else { return Some(Progress::Prose) };
+        let rest = window.at(self.cursor);
+        let text = rest.trim_start();
+        let at = self.cursor + rest.len() - text.len();
+        match (marks::opens(text, value), marks::closes(text, key_mark)) {
+            (Seen::Yes(length), _) => {
+                self.cursor = at + length;
+                self.phase = Phase::Value { key, kind: Kind::Schema, start: self.cursor, fallback: None };
+                None
+            }
+            (_, Seen::Yes(length)) => {
+                self.cursor = at + length;
+                self.phase = Phase::BeforeValue { key };
+                None
+            }
+            (Seen::More, _) | (_, Seen::More) => {
+                self.wait(window, Phase::BeforeValue { key }, Progress::Broken(CUT.to_owned()))
+            }
+            _ => Some(Progress::Broken(format!("the argument `{key}` has no value"))),
+        }
+    }
+
+    fn read_value(
+        &mut self,
+        window: &Window<'_>,
+        key: String,
+        kind: Kind,
+        start: usize,
+        mut fallback: Option<usize>,
+    ) -> Option<Progress> {
+        while let Some(offset) = window.at(self.cursor).find('<') {
+            let at = self.cursor + offset;
+            self.cursor = at;
+            if at > MAX_CALL {
+                return Some(Progress::TooLong);
+            }
+            let rest = window.at(at);
+            match marks::any(self.spec.param_close.iter().map(|&mark| marks::closes(rest, mark))) {
+                Seen::Yes(length) => {
+                    self.set(window, key, &kind, start, at);
+                    self.cursor = at + length;
+                    self.end = self.cursor;
+                    return None;
+                }
+                Seen::More if window.ended.is_none() => {
+                    self.phase = Phase::Value { key, kind, start, fallback };
+                    return Some(Progress::More);
+                }
+                Seen::More if window.ended == Some(TextEnd::Clean) && is_cut_closer(window, rest) => {
+                    self.set(window, key, &kind, start, at);
+                    self.cursor = window.text.len();
+                    return None;
+                }
+                _ => {}
+            }
+            match (self.place(window, at), fallback) {
+                (Here::More, _) => {
+                    self.phase = Phase::Value { key, kind, start, fallback };
+                    return Some(Progress::More);
+                }
+                (Here::Param, None) => {
+                    self.set(window, key, &kind, start, at);
+                    return None;
+                }
+                (Here::Param | Here::Open, Some(end)) => {
+                    self.set(window, key, &kind, start, end);
+                    self.cursor = end;
+                    return None;
+                }
+                (Here::Close(_), None) => fallback = Some(at),
+                _ => {}
+            }
+            self.cursor += 1;
+        }
+        self.cursor = window.text.len();
+        match (window.ended, fallback) {
+            (None, _) => {
+                self.phase = Phase::Value { key, kind, start, fallback };
+                Some(Progress::More)
+            }
+            (Some(TextEnd::Cut), Some(end)) if !self.only_closers(window, end) => {
+                Some(Progress::Broken(CUT.to_owned()))
+            }
+            (Some(_), Some(end)) => {
+                self.set(window, key, &kind, start, end);
+                self.cursor = end;
+                None
+            }
+            (Some(_), None) => Some(Progress::Broken(CUT.to_owned())),
+        }
+    }
+
+    /// Whether nothing but closing marks follows.
+    fn only_closers(&self, window: &Window<'_>, from: usize) -> bool {
+        let mut rest = window.at(from).trim_start();
+        while !rest.is_empty() {
+            let closers = self.spec.close.iter().chain(window.format.close);
+            match marks::any(closers.map(|&mark| marks::closes(rest, mark))) {
+                Seen::Yes(length) => rest = rest[length..].trim_start(),
+                Seen::More => return true,
+                Seen::No => return false,
+            }
+        }
+        true
+    }
+
+    fn read_nested(&mut self, window: &Window<'_>, mut nested: Nested) -> Option<Progress> {
+        match nested.advance(window.text) {
+            nested::Step::Done { end } => {
+                let (schema, root) = match typed::parameter(window.tools, &self.name, nested.name()) {
+                    Some((root, schema)) => (Some(schema), Some(root)),
+                    None => (None, None),
+                };
+                let value = nested.value(window.text, root, schema);
+                self.arguments.insert(nested.name().to_owned(), value);
+                self.cursor = end;
+                self.end = end;
+                None
+            }
+            nested::Step::More => self.wait(window, Phase::Nested(nested), Progress::Broken(CUT.to_owned())),
+            nested::Step::Broken => {
+                Some(Progress::Broken("the elements of the call do not match".to_owned()))
+            }
+        }
+    }
+
+    fn set(&mut self, window: &Window<'_>, key: String, kind: &Kind, start: usize, end: usize) {
+        let text = trimmed(&window.text[start..end], self.spec.trim);
+        let value = match kind {
+            Kind::Schema => typed::value(window.tools, &self.name, &key, text),
+            Kind::Text => Value::String(text.to_owned()),
+            Kind::Json => typed::json_or_text(text),
+            Kind::Named(kind) => typed::of_type(kind, text),
+        };
+        self.arguments.insert(key, value);
+        self.end = end;
+    }
+
+    fn done(&mut self, window: &Window<'_>, end: usize, at_opener: bool) -> Progress {
+        let name_only = self.arguments.is_empty() && matches!(self.spec.head, Head::Line);
+        if name_only && typed::is_undeclared(window.tools, &self.name) {
+            return Progress::Prose;
+        }
+        let arguments = Arguments::from_object(std::mem::take(&mut self.arguments));
+        let call = TextCall { name: std::mem::take(&mut self.name), server: None, id: None, arguments };
+        Progress::Done(Done { calls: vec![Ok(call)], value_end: self.end.min(end), end, at_opener })
+    }
+}
+
+/// Whether the start of a closing mark at the end of the text is one.
+fn is_cut_closer(window: &Window<'_>, rest: &str) -> bool {
+    window.ended.is_some() && rest.len() > "</".len()
+}
+
+fn blanks(rest: &str, head: Head) -> usize {
+    match head {
+        Head::Line => rest.len() - rest.trim_start().len(),
+        Head::Inline | Head::Attribute { .. } => 0,
+    }
+}
+
+/// What stands between `open` and `end`, and the length of all three; or what is known without it. The name of a tag
+/// ends where `open` does, so that `<parameters>` is no `<parameter …>`.
+fn tag_until<'a>(rest: &'a str, open: &str, end: &str) -> Result<(&'a str, usize), Seen> {
+    match marks::starts(rest, open) {
+        Seen::Yes(length) => {
+            let inner = &rest[length..];
+            let named = open.ends_with('=') || inner.starts_with(char::is_whitespace);
+            // an argument's tag whose end is missing ends with its line
+            let line = if open.ends_with('=') { inner.find('\n').unwrap_or(usize::MAX) } else { usize::MAX };
+            match inner.find(end) {
+                _ if !named && !inner.is_empty() => Err(Seen::No),
+                Some(at) if at <= MAX_TAG && at < line => Ok((&inner[..at], length + at + end.len())),
+                _ if line <= MAX_TAG => Ok((&inner[..line], length + line)),
+                _ if inner.len() > MAX_TAG => Err(Seen::No),
+                _ => Err(Seen::More),
+            }
+        }
+        other => Err(other),
+    }
+}
+
+/// The value of an attribute, its entities resolved.
+fn attribute(tag: &str, key: &str) -> Option<String> {
+    let mut rest = tag;
+    while let Some((name, after)) = rest.split_once('=') {
+        let after = after.trim_start();
+        let quote = after.chars().next().filter(|quote| matches!(quote, '"' | '\''));
+        let (value, next) = match quote {
+            Some(quote) => after[1..].split_once(quote)?,
+            None => {
+                let end = after.find(char::is_whitespace).unwrap_or(after.len());
+                after.split_at(end)
+            }
+        };
+        if name.trim() == key {
+            return Some(
+                value
+                    .replace("&quot;", "\"")
+                    .replace("&apos;", "'")
+                    .replace("&lt;", "<")
+                    .replace("&gt;", ">")
+                    .replace("&amp;", "&"),
+            );
+        }
+        rest = next;
+    }
+    None
+}
+
+fn trimmed(text: &str, trim: Trim) -> &str {
+    let text = match trim {
+        Trim::Nothing => return text,
+        Trim::All => text.trim(),
+        Trim::LineBreak => {
+            let text = text.strip_prefix("\r\n").or_else(|| text.strip_prefix('\n')).unwrap_or(text);
+            text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n')).unwrap_or(text)
+        }
+    };
+    let data = text.trim().strip_prefix("<![CDATA[").and_then(|data| data.strip_suffix("]]>"));
+    data.unwrap_or(text)
+}
