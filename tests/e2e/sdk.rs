@@ -101,8 +101,11 @@ fn rounds_for_both_sides() -> Vec<Reply> {
     vec![
         Reply::calls([Call::new("a", "~echo", json!({"n": 1})), Call::new("b", "~echo", json!({"n": 2}))])
             .usage(10, 1),
-        Reply::calls([Call::new("c", "~echo", json!({"n": 3})), Call::new("d", "note", json!({"text": "x"}))])
-            .usage(20, 2),
+        Reply::calls([
+            Call::new("c", "~echo", json!({"n": 3})),
+            Call::new("d", "note", json!({"text": "x"})),
+        ])
+        .usage(20, 2),
         Reply::call("e", "note", json!({"text": "y"})).usage(30, 3),
         Reply::text("All is noted.").pieces(4).usage(40, 4),
     ]

@@ -22,7 +22,7 @@ mod run;
 
 pub use output::result_for_model;
 pub use plan::{Planned, PlannedCall};
-pub use resume::{Resume, answer_in_order, put_back};
+pub use resume::{Resume, answer_in_order, check_answers, put_back};
 pub use run::RunTools;
 
 /// What a turn starts from. Messages, parameters and tool choice are the client's, already put together with the

@@ -22,6 +22,8 @@ use backoff::Backoff;
 
 /// Between two refreshes that changed tool lists cause.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// A backoff that a caller sits out rather than doing without the server.
+const SHORT_WAIT: Duration = Duration::from_secs(1);
 /// For the session to find out why the connection under a call ended.
 const REASON_GRACE: Duration = Duration::from_millis(80);
 
@@ -98,7 +100,8 @@ impl Session {
         self.closing.cancel();
     }
 
-    /// The live connection, started if there is none. During a backoff the last failure comes at once. The wait is
+    /// The live connection, started if there is none. A backoff of up to a second is sat out; during a longer one the last
+    /// failure comes at once. The wait is
     /// bounded by the server's startup timeout; dropping the future leaves the start running for others.
     pub(crate) async fn ready(&self) -> Result<Arc<Live>, Unready> {
         let mut state = self.state.subscribe();
@@ -108,6 +111,12 @@ impl Session {
             match current {
                 State::Ready(live) if live.is_usable() => return Ok(live),
                 State::Closed => return Err(Unready::Closed),
+                State::Failed { next, .. }
+                    if !waited && Instant::now() < next && next <= Instant::now() + SHORT_WAIT =>
+                {
+                    sleep_until(next).await;
+                    continue;
+                }
                 State::Failed { failure, next } if Instant::now() < next => {
                     // Who saw the failure happen need not be told that it is being waited out.
                     let failure = if waited { failure } else { with_next_try(failure, next) };

@@ -9,7 +9,7 @@ use lf_core::message::{Prose, Role};
 use lf_core::model::ChatRequest;
 use lf_core::project::InlineTool;
 use lf_core::tool_set::Target;
-use lf_core::turn::{Setup, put_back, start};
+use lf_core::turn::{Setup, check_answers, put_back, start};
 use lf_core::{
     Catalogue, ChatEvent, Content, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolResult,
     ToolSet, ToolSource,
@@ -88,6 +88,8 @@ impl App {
         mut given: Vec<Message>,
         variables: &Map<String, Value>,
     ) -> Result<Vec<Message>, Refusal> {
+        check_answers(&given)
+            .map_err(|message| Refusal::BadRequest { message, param: Some("messages".to_owned()) })?;
         let ids = given.iter().filter_map(|message| match message {
             Message::Assistant(said) => Some(said.calls.iter().map(|call| call.id.clone())),
             _ => None,

@@ -40,6 +40,11 @@ pub(crate) fn drive(
         let deadline = Deadline::now() + drive.turn_timeout;
         let mut step = Step::AskModel(ask);
         let done = loop {
+            // a client that has seen the last event may be gone: what has to be remembered comes first
+            step = match step {
+                Step::Done(done) => break Some(done),
+                step => step,
+            };
             for event in events.drain(..) {
                 yield event;
             }

@@ -94,8 +94,8 @@ fn refuse(hosts: &Hosts, request: &Request) -> Option<Response> {
         );
         return answer(StatusCode::FORBIDDEN, &what);
     }
-    let origin = headers.get(header::ORIGIN)?;
-    if origin.to_str().is_ok_and(|origin| hosts.permits_origin(origin)) {
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    if origins.all(|origin| origin.to_str().is_ok_and(|origin| hosts.permits_origin(origin))) {
         return None;
     }
     answer(StatusCode::FORBIDDEN, "requests from web pages of another origin are refused")
@@ -113,6 +113,12 @@ pub(crate) async fn json_body(parts: &Parts, body: Body) -> Result<Bytes, Respon
     if !(essence.eq_ignore_ascii_case("application/json") || essence.ends_with("+json")) {
         let what = format!("the Content-Type is `{kind}`: send `Content-Type: application/json`");
         return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &what));
+    }
+    let declared =
+        parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if declared.is_some_and(|length: u64| length > BODY_LIMIT as u64) {
+        let what = format!("the request body is larger than {BODY_LIMIT} bytes");
+        return Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, &what));
     }
     match tokio::time::timeout(BODY_WAIT, to_bytes(body, BODY_LIMIT)).await {
         Ok(Ok(bytes)) => Ok(bytes),

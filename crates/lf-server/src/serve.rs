@@ -23,8 +23,9 @@ use crate::routes::router;
 
 /// Connections at the same time; more wait to be accepted.
 const CONNECTIONS: usize = 4096;
-/// The request line and headers of one request.
-const HEADER_WAIT: Duration = Duration::from_secs(10);
+/// The request line and headers of one request, and the pause between two requests of a connection: clients keep idle
+/// connections for up to a minute and would lose a race against a shorter limit.
+const HEADER_WAIT: Duration = Duration::from_secs(75);
 /// After accepting failed (no more file descriptors): accepting again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// For streams to tell their end after they were cut, at the end of the grace and after a second signal.

@@ -20,15 +20,32 @@ pub(crate) struct Common {
     /// Where to look for llamafarm.yaml, upward to the repository root (default: the working directory)
     #[arg(long, global = true, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// The project file itself
-    #[arg(long, global = true, value_name = "FILE", env = "LF_CONFIG")]
+    /// The project file itself (also LF_CONFIG)
+    #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// What is logged to stderr: error, warn, info, debug, trace, or a filter such as `lf_mcp=debug`
-    #[arg(long, global = true, value_name = "LEVEL", env = "LF_LOG")]
+    /// What is logged to stderr: error, warn, info, debug, trace, or a filter such as `lf_mcp=debug` (also LF_LOG)
+    #[arg(long, global = true, value_name = "LEVEL")]
     pub log: Option<String>,
-    /// Where sessions, stored projects and credentials live (default: ~/.llamafarm)
-    #[arg(long, global = true, value_name = "DIR", env = "LF_DATA_DIR", hide = true)]
+    /// Where sessions, stored projects and credentials live (also LF_DATA_DIR; default: ~/.llamafarm)
+    #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+}
+
+impl Cli {
+    /// Parses the command line and fills in the environment; a variable that is set to nothing counts as not set.
+    pub(crate) fn read() -> Self {
+        let mut cli = Self::parse();
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
+        let common = &mut cli.common;
+        common.config = common.config.take().or_else(|| variable("LF_CONFIG").map(PathBuf::from));
+        common.data_dir = common.data_dir.take().or_else(|| variable("LF_DATA_DIR").map(PathBuf::from));
+        common.log = common.log.take().or_else(|| text("LF_LOG"));
+        if let Command::Chat(chat) = &mut cli.command {
+            chat.server = chat.server.take().or_else(|| text("LF_SERVER"));
+        }
+        cli
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -77,8 +94,8 @@ pub(crate) struct Chat {
     /// A value for `{{NAME}}` in prompts; may be repeated
     #[arg(long = "var", value_name = "NAME=VALUE")]
     pub variables: Vec<String>,
-    /// Ask a running daemon instead of running the engine in this process
-    #[arg(long, value_name = "URL", env = "LF_SERVER")]
+    /// Ask a running daemon instead of running the engine in this process (also LF_SERVER)
+    #[arg(long, value_name = "URL")]
     pub server: Option<String>,
 }
 

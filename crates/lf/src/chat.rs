@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::args;
 use crate::daemon::Daemon;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Exit, Trouble, print_line};
 use crate::signals::Signals;
 use crate::transcript::{Terminal, Transcript, event_json, variables};
 
@@ -165,23 +165,23 @@ impl Conversation<'_> {
             let Some(event) = event else { break };
             transcript.push(&event);
             match view {
-                View::Text => terminal.show(&event),
-                View::Events => print_line(&event_json(&event)),
+                View::Text => terminal.show(&event)?,
+                View::Events => print_line(event_json(&event))?,
                 View::Json => {
                     if let ChatEvent::Notice(_) = event {
-                        terminal.show(&event);
+                        terminal.show(&event)?;
                     }
                 }
             }
         }
         // dropping the stream cancels the model's request and the running tools
         drop(events);
-        terminal.end();
+        terminal.end()?;
         if stopped {
             let _ = writeln!(anstream::stderr(), "stopped");
         }
         if let View::Json = view {
-            print_line(&transcript.document());
+            print_line(transcript.document())?;
         }
         let failed = stopped || transcript.failure.is_some();
         if !stopped {
@@ -209,6 +209,12 @@ impl Conversation<'_> {
                 Err(rustyline::error::ReadlineError::Interrupted | rustyline::error::ReadlineError::Eof) => {
                     return Ok(Exit::Success);
                 }
+                Err(rustyline::error::ReadlineError::Io(error))
+                    if error.kind() == std::io::ErrorKind::InvalidData =>
+                {
+                    Trouble::usage("that line is not UTF-8 text; it was not sent".to_owned()).print();
+                    continue;
+                }
                 Err(error) => return Err(Trouble::failure(format!("cannot read the terminal: {error}"))),
             };
             match line.trim() {
@@ -230,8 +236,4 @@ impl Conversation<'_> {
             }
         }
     }
-}
-
-pub(crate) fn print_line(value: &Value) {
-    let _ = writeln!(anstream::stdout(), "{value}");
 }

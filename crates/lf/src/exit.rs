@@ -59,6 +59,9 @@ impl Trouble {
     }
 
     pub(crate) fn print(&self) {
+        if self.message.is_empty() {
+            return;
+        }
         let red: Style = AnsiColor::Red.on_default().bold();
         let cyan: Style = AnsiColor::Cyan.on_default();
         let mut err = anstream::stderr().lock();
@@ -70,4 +73,25 @@ impl Trouble {
             let _ = writeln!(err, "{cyan}hint{cyan:#}: {hint}");
         }
     }
+}
+
+/// Writes to stdout what a command is asked for.
+///
+/// # Errors
+/// When it cannot be written: an answer that is lost is no success.
+pub(crate) fn print(text: impl std::fmt::Display) -> Result<(), Trouble> {
+    let mut out = anstream::stdout().lock();
+    write!(out, "{text}").and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        // whoever read has seen enough
+        std::io::ErrorKind::BrokenPipe => Trouble::failure(String::new()),
+        _ => Trouble::failure(format!("cannot write to stdout: {error}")),
+    })
+}
+
+/// The same with an end of line.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_line(text: impl std::fmt::Display) -> Result<(), Trouble> {
+    print(format_args!("{text}\n"))
 }

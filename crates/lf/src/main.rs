@@ -24,18 +24,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 use lf_core::Project;
 use lf_mcp::{PoolOptions, SessionPool};
 use lf_server::{App, Parts};
 
 use crate::args::{Cli, Command, Common, Config, Init, Models};
 use crate::chat::Engine;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Exit, Trouble, print, print_line};
 use crate::signals::Signals;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     // the one TLS provider of the process; a second installation cannot happen here
     let _ = rustls::crypto::ring::default_provider().install_default();
     let default_level = if matches!(cli.command, Command::Serve(_)) { "info" } else { "error" };
@@ -158,9 +158,9 @@ fn config(common: &Common, command: &Config) -> Result<Exit, Trouble> {
         Config::Show { json } => {
             let loaded = project::load_telling(common)?;
             if *json {
-                anstream::println!("{:#}", lf_config::show_value(&loaded));
+                print_line(format_args!("{:#}", lf_config::show_value(&loaded)))?;
             } else {
-                anstream::print!("{}", lf_config::show(&loaded));
+                print(format_args!("{}", lf_config::show(&loaded)))?;
             }
         }
         Config::Validate { json } => {
@@ -175,13 +175,13 @@ fn config(common: &Common, command: &Config) -> Result<Exit, Trouble> {
                     "servers": project.servers.len(),
                     "models": project.models.len(),
                 });
-                chat::print_line(&report);
+                print_line(&report)?;
             } else {
                 let (servers, models) = (project.servers.len(), project.models.len());
-                anstream::println!("{path}: valid; {servers} MCP server(s), {models} model(s)");
+                print_line(format_args!("{path}: valid; {servers} MCP server(s), {models} model(s)"))?;
             }
         }
-        Config::Schema => anstream::println!("{:#}", lf_config::schema()),
+        Config::Schema => print_line(format_args!("{:#}", lf_config::schema()))?,
         Config::Init(init) => return begin(common, init),
     }
     Ok(Exit::Success)
@@ -204,7 +204,7 @@ fn begin(common: &Common, init: &Init) -> Result<Exit, Trouble> {
         let path = directory.join(name);
         std::fs::write(&path, text)
             .map_err(|error| Trouble::failure(format!("cannot write {}: {error}", path.display())))?;
-        anstream::println!("wrote {}", path.display());
+        print_line(format_args!("wrote {}", path.display()))?;
     }
     anstream::eprintln!("try: lf chat \"list the files\"");
     Ok(Exit::Success)
@@ -228,7 +228,7 @@ fn models(common: &Common, json: bool) -> Result<Exit, Trouble> {
                 Err(disabled) => serde_json::json!({"name": name, "error": disabled.reason}),
             })
             .collect();
-        chat::print_line(&serde_json::json!({"models": models, "total": models.len()}));
+        print_line(serde_json::json!({"models": models, "total": models.len()}))?;
         return Ok(Exit::Success);
     }
     for (name, model) in &project.models {
@@ -240,9 +240,13 @@ fn models(common: &Common, json: bool) -> Result<Exit, Trouble> {
                 } else {
                     model.servers.join(", ")
                 };
-                anstream::println!("{mark} {name}  {} {}  [{servers}]", model.provider.name(), model.model);
+                print_line(format_args!(
+                    "{mark} {name}  {} {}  [{servers}]",
+                    model.provider.name(),
+                    model.model
+                ))?;
             }
-            Err(disabled) => anstream::println!("{mark} {name}  cannot be used: {}", disabled.reason),
+            Err(disabled) => print_line(format_args!("{mark} {name}  cannot be used: {}", disabled.reason))?,
         }
     }
     Ok(Exit::Success)

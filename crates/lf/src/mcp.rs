@@ -8,8 +8,7 @@ use lf_server::{App, view};
 use serde_json::{Map, Value, json};
 
 use crate::args::Mcp;
-use crate::chat::print_line;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Exit, Trouble, print_line};
 use crate::log::printable;
 
 pub(crate) async fn run(app: &App, project: &Project, command: &Mcp) -> Result<Exit, Trouble> {
@@ -28,7 +27,7 @@ async fn states(app: &App, project: &Project, json: bool, strict: bool) -> Resul
     let down = reports.iter().filter(|report| report.last_error().is_some()).count();
     if json {
         let servers: Vec<Value> = reports.iter().map(view::server).collect();
-        print_line(&json!({"servers": servers, "total": servers.len(), "down": down}));
+        print_line(json!({"servers": servers, "total": servers.len(), "down": down}))?;
     } else if reports.is_empty() {
         anstream::eprintln!("no MCP servers in `mcp.servers`");
     } else {
@@ -49,7 +48,7 @@ async fn states(app: &App, project: &Project, json: bool, strict: bool) -> Resul
             if let Some(hint) = report.hint() {
                 let _ = write!(line, "\n{:width$}  hint: {}", "", printable_lines(hint));
             }
-            anstream::println!("{line}");
+            print_line(format_args!("{line}"))?;
         }
     }
     Ok(if strict && down > 0 { Exit::Failure } else { Exit::Success })
@@ -79,12 +78,17 @@ async fn tools(app: &App, project: &Project, server: Option<&str>, json: bool) -
                 })
             })
             .collect();
-        print_line(&json!({"tools": listed, "total": listed.len()}));
+        print_line(json!({"tools": listed, "total": listed.len()}))?;
     } else {
         for tool in &catalogue.tools {
             let description = tool.description.as_deref().unwrap_or_default();
             let first = description.lines().next().unwrap_or_default();
-            anstream::println!("{}  {}  {}", tool.id.server, printable(&tool.id.name), printable(first));
+            print_line(format_args!(
+                "{}  {}  {}",
+                tool.id.server,
+                printable(&tool.id.name),
+                printable(first)
+            ))?;
         }
     }
     for down in &catalogue.down {
@@ -127,12 +131,12 @@ async fn call(
         }
     };
     if json {
-        print_line(&view::output(server, tool, &output));
+        print_line(view::output(server, tool, &output))?;
     } else {
         for content in &output.content {
             match content {
-                ToolContent::Text(text) => anstream::println!("{text}"),
-                other => anstream::println!("{}", other.to_json()),
+                ToolContent::Text(text) => print_line(text)?,
+                other => print_line(other.to_json())?,
             }
         }
     }

@@ -28,6 +28,17 @@ pub(crate) fn tell_warnings(loaded: &Loaded) {
     }
 }
 
+/// The project for a daemon, which can do without one when there are stored projects.
+pub(crate) fn load_if_any(common: &Common) -> Result<Option<Loaded>, Trouble> {
+    let nothing_named = common.config.is_none();
+    match lf_config::find(&directory(common)?) {
+        Err(LoadError::NotFound { .. }) if nothing_named && data_dir(common).join("projects").is_dir() => {
+            Ok(None)
+        }
+        _ => load_telling(common).map(Some),
+    }
+}
+
 /// The file that the options mean.
 pub(crate) fn path(common: &Common) -> Result<PathBuf, Trouble> {
     match &common.config {
@@ -55,6 +66,8 @@ pub(crate) fn data_dir(common: &Common) -> PathBuf {
 pub(crate) fn loader() -> lf_server::Loader {
     Box::new(|path: &Path| match lf_config::load(path, variable) {
         Ok(loaded) => Ok(loaded.project),
+        // told to clients: without lines of the file, which may hold secrets
+        Err(LoadError::Rejected(rejected)) => Err(rejected.summary()),
         Err(error) => Err(plain(&error)),
     })
 }

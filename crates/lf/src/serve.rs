@@ -15,8 +15,12 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     let address = listener
         .local_addr()
         .map_err(|error| Trouble::failure(format!("the listening socket has no address: {error}")))?;
-    let project = project::load_telling(common)?.project;
-    let app = crate::app(common, Some(project))?;
+    let project = project::load_if_any(common)?;
+    if project.is_none() {
+        let stored = project::data_dir(common).join("projects");
+        anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
+    }
+    let app = crate::app(common, project.map(|loaded| loaded.project))?;
     anstream::eprintln!("listening on http://{address}");
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let serving = serve(

@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Style};
 use lf_core::{AssistantMessage, ChatEvent, Content, Message, ModelError, ToolResult, Usage};
 use serde_json::{Map, Value, json};
 
+use crate::exit::{Trouble, print};
 use crate::log::printable;
 
 /// What a turn added to the conversation, folded from its events.
@@ -166,13 +167,15 @@ impl Terminal {
         Self { ends_with_newline: true, wrote: false, shared }
     }
 
-    pub(crate) fn show(&mut self, event: &ChatEvent) {
+    pub(crate) fn show(&mut self, event: &ChatEvent) -> Result<(), Trouble> {
         match event {
             ChatEvent::Text(text) => {
-                let mut out = anstream::stdout().lock();
-                // a reader that has gone away is no reason to stop the turn's clean-up
-                let _ = out.write_all(text.as_bytes());
-                let _ = out.flush();
+                // what a model writes could drive the terminal; a pipe gets it as it is
+                if std::io::stdout().is_terminal() {
+                    print(harmless(text))?;
+                } else {
+                    print(text)?;
+                }
                 self.wrote = true;
                 self.ends_with_newline = text.ends_with('\n');
             }
@@ -211,19 +214,21 @@ impl Terminal {
             }
             ChatEvent::Started { .. } | ChatEvent::Reasoning(_) | ChatEvent::Finished { .. } => {}
         }
+        Ok(())
     }
 
     /// Ends the answer with a newline.
-    pub(crate) fn end(&mut self) {
-        if self.wrote && !self.ends_with_newline {
-            let _ = writeln!(anstream::stdout());
+    pub(crate) fn end(&mut self) -> Result<(), Trouble> {
+        if self.wrote && !std::mem::replace(&mut self.ends_with_newline, true) {
+            print("\n")?;
         }
-        self.ends_with_newline = true;
+        Ok(())
     }
 
     fn status(&mut self, style: Style, text: &str) {
         if self.shared {
-            self.end();
+            // a screen that cannot be written to has nobody to tell
+            let _ = self.end();
         }
         let _ = writeln!(anstream::stderr(), "{style}{text}{style:#}");
     }
@@ -249,6 +254,11 @@ fn hint(error: &ModelError) -> Option<String> {
         }
         ModelError::Rejected { .. } | ModelError::Failed { .. } | ModelError::Unsupported(_) => None,
     }
+}
+
+/// Without the control characters that could drive a terminal; line breaks and tabs stay.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
 }
 
 fn shortened(text: &str, limit: usize) -> String {

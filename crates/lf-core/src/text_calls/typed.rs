@@ -94,7 +94,7 @@ impl Types {
         match schema.get("type") {
             Some(Value::String(kind)) => self.add(kind),
             Some(Value::Array(kinds)) => {
-                kinds.iter().filter_map(Value::as_str).for_each(|kind| self.add(kind))
+                kinds.iter().filter_map(Value::as_str).for_each(|kind| self.add(kind));
             }
             _ => self.imply(schema),
         }

@@ -36,6 +36,47 @@ pub fn put_back(messages: &mut Vec<Message>, find: impl Fn(&str) -> Option<Arc<R
     answer_in_order(messages);
 }
 
+/// Whether every call of a client's history has exactly one result, directly after the message that makes it, and every
+/// result a call: what model APIs ask of a conversation.
+///
+/// # Errors
+/// What is wrong with which message, for the client to read.
+pub fn check_answers(messages: &[Message]) -> Result<(), String> {
+    let mut open: Vec<&str> = Vec::new();
+    let mut answered: Vec<&str> = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        if let Message::Tool(result) = message {
+            let id = result.call_id.as_str();
+            if let Some(place) = open.iter().position(|open| *open == id) {
+                answered.push(open.remove(place));
+            } else if answered.contains(&id) {
+                return Err(format!(
+                    "messages[{at}] is a second result of call `{id}`; send each result once"
+                ));
+            } else {
+                return Err(format!(
+                    "messages[{at}] is the result of call `{id}`, which the assistant message before it does not make"
+                ));
+            }
+            continue;
+        }
+        if let Some(id) = open.first() {
+            return Err(unanswered(at, id));
+        }
+        answered.clear();
+        if let Message::Assistant(said) = message {
+            open.extend(said.calls.iter().map(|call| call.id.as_str()));
+        }
+    }
+    open.first().map_or(Ok(()), |id| Err(unanswered(messages.len(), id)))
+}
+
+fn unanswered(at: usize, id: &str) -> String {
+    format!(
+        "call `{id}` has no result before messages[{at}]; each call needs a `tool` message with its id, right after it"
+    )
+}
+
 /// Puts the results that follow an assistant message into the order of its calls.
 pub fn answer_in_order(messages: &mut [Message]) {
     let mut at = 0;

@@ -387,6 +387,33 @@ fn history_without_known_ids_is_left_as_it_is() {
 }
 
 #[test]
+fn a_history_whose_calls_and_results_do_not_match_is_refused() {
+    let call = |id: &str| ToolCall {
+        id: id.to_owned(),
+        name: "t".to_owned(),
+        arguments: Arguments::parse("{}"),
+        rest: Map::new(),
+    };
+    let said = |ids: &[&str]| {
+        let calls = ids.iter().map(|id| call(id)).collect();
+        Message::Assistant(AssistantMessage { calls, ..AssistantMessage::default() })
+    };
+    let result = |id: &str| Message::Tool(ToolResult::error(&call(id), "x"));
+    let user = || Message::User(Prose { content: "hi".into(), rest: Map::new() });
+    assert_eq!(check_answers(&[user(), said(&["a", "b"]), result("b"), result("a"), user()]), Ok(()));
+    for (history, word) in [
+        (vec![said(&["a", "b"]), result("a")], "call `b` has no result"),
+        (vec![said(&["a"]), user(), result("a")], "call `a` has no result before messages[1]"),
+        (vec![said(&["a"]), result("x")], "messages[1] is the result of call `x`"),
+        (vec![said(&["a"]), result("a"), result("a")], "messages[2] is a second result"),
+        (vec![result("a")], "messages[0] is the result of call `a`"),
+    ] {
+        let problem = check_answers(&history).expect_err("it does not match");
+        assert!(problem.contains(word), "{problem}");
+    }
+}
+
+#[test]
 fn the_prompt_strategy_tells_tools_in_the_system_prompt_and_results_as_text() {
     let rounds = vec![
         vec![

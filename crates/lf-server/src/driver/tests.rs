@@ -1,8 +1,9 @@
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::stream;
 use lf_core::message::Prose;
-use lf_core::project::{Limits, ToolCallStrategy};
+use lf_core::project::{InlineTool, Limits, ToolCallStrategy};
 use lf_core::tool::{BoxFuture, Catalogue, Tool, ToolContent};
 use lf_core::tool_set::empty_schema;
 use lf_core::turn::{Setup, start};
@@ -94,6 +95,7 @@ impl ToolSource for Tools {
 struct Bench {
     dropped: Arc<AtomicUsize>,
     given_up: Arc<AtomicUsize>,
+    remembered: Arc<OnceLock<Resume>>,
 }
 
 fn turn(
@@ -103,10 +105,13 @@ fn turn(
 ) -> (Bench, impl Stream<Item = ChatEvent> + Send + 'static) {
     let tool =
         |name: &str| Tool::new(ToolRef { server: "s".into(), name: name.into() }, None, empty_schema());
+    let mine =
+        InlineTool { name: "s__mine".to_owned(), description: String::new(), parameters: empty_schema() };
     let catalogue = Catalogue { tools: vec![tool("meet"), tool("hang")], down: Vec::new() };
-    let bench = Bench { dropped: Arc::default(), given_up: Arc::default() };
+    let bench = Bench { dropped: Arc::default(), given_up: Arc::default(), remembered: Arc::default() };
+    let remembered = bench.remembered.clone();
     let turn_timeout = limits.turn_timeout;
-    let meeting = Barrier::new(calls.len().max(1));
+    let meeting = Barrier::new(calls.iter().filter(|name| **name == "meet").count().max(1));
     let setup = Setup {
         id: "0123456789abcdef0123456789abcdef".to_owned(),
         model: "m".to_owned(),
@@ -114,7 +119,7 @@ fn turn(
             messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],
             ..ModelRequest::default()
         },
-        tools: ToolSet::new(&catalogue, &[], &[]),
+        tools: ToolSet::new(&catalogue, &[mine], &[]),
         strategy: ToolCallStrategy::NativeApi,
         limits,
     };
@@ -126,7 +131,7 @@ fn turn(
         provider: Arc::new(model),
         tools: Arc::new(Tools { meeting, dropped: bench.dropped.clone() }),
         turn_timeout,
-        remember: Box::new(|_| {}),
+        remember: Box::new(move |resume| drop(remembered.set(resume))),
     };
     (bench, drive(events, ask, with))
 }
@@ -193,4 +198,18 @@ async fn a_turn_has_a_limit_of_time_and_cancels_what_still_runs() {
     };
     assert_eq!(*limit, Duration::from_secs(7));
     assert_eq!(bench.dropped.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_comes_back_for_is_remembered_before_it_sees_the_end() {
+    let (bench, events) = turn(vec!["meet", "mine"], false, Limits::default());
+    let mut events = Box::pin(events);
+    while let Some(event) = events.next().await {
+        if matches!(event, ChatEvent::ClientCalls(_)) {
+            break;
+        }
+    }
+    drop(events);
+    let resume = bench.remembered.get().expect("it is kept");
+    assert_eq!(resume.ids.len(), 1);
 }

@@ -18,8 +18,8 @@ use futures_util::{StreamExt as _, stream};
 use lf_core::model::ChatRequest;
 use lf_core::{ChatEvent, ModelError, Project};
 use lf_dialects::anthropic_messages::{self, EventEncoder, MessagesView};
-use lf_dialects::openai_chat::{self, ChunkEncoder, LfEvents, RequestError, ViewOptions};
-use serde_json::json;
+use lf_dialects::openai_chat::{self, ChunkEncoder, ErrorReply, LfEvents, RequestError, ViewOptions};
+use serde_json::{Value, json};
 
 use super::Shared;
 use crate::guard::json_body;
@@ -140,6 +140,17 @@ impl Head {
         Self { id: format!("{prefix}{turn}"), created, model, view, told }
     }
 
+    fn fold(&self) -> Fold {
+        match self.view {
+            View::Chat(_) => {
+                Fold::Chat(openai_chat::Completion::new(&self.id, self.created, &self.model, self.told))
+            }
+            View::Messages(view) => {
+                Fold::Messages(anthropic_messages::Completion::new(&self.id, &self.model, view, self.told))
+            }
+        }
+    }
+
     fn encoder(&self) -> Encoder {
         match self.view {
             View::Chat(view) => {
@@ -153,25 +164,44 @@ impl Head {
 }
 
 async fn whole(mut events: impl Stream<Item = ChatEvent> + Unpin, head: &Head, caller: &Caller) -> Response {
-    let body = match head.view {
-        View::Chat(_) => {
-            let mut completion = openai_chat::Completion::new(&head.id, head.created, &head.model, head.told);
-            while let Some(event) = events.next().await {
-                completion.push(&event);
-            }
-            completion.finish()
-        }
-        View::Messages(view) => {
-            let mut completion = anthropic_messages::Completion::new(&head.id, &head.model, view, head.told);
-            while let Some(event) = events.next().await {
-                completion.push(&event);
-            }
-            completion.finish(&caller.request_id)
-        }
-    };
-    match body {
+    let mut fold = head.fold();
+    let mut tools_ran = false;
+    while let Some(event) = events.next().await {
+        tools_ran |= matches!(event, ChatEvent::CallStarted { tool: Some(_), .. });
+        fold.push(&event);
+    }
+    match fold.finish(&caller.request_id) {
         Ok(body) => Json(body).into_response(),
-        Err(error) => error_reply(error),
+        Err(error) => {
+            let mut response = error_reply(error);
+            if tools_ran {
+                // the official SDKs ask again after a 5xx or 429 unless they are told not to: that would run the tools twice
+                response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
+            }
+            response
+        }
+    }
+}
+
+/// Folds the events into one body.
+enum Fold {
+    Chat(openai_chat::Completion),
+    Messages(anthropic_messages::Completion),
+}
+
+impl Fold {
+    fn push(&mut self, event: &ChatEvent) {
+        match self {
+            Self::Chat(completion) => completion.push(event),
+            Self::Messages(completion) => completion.push(event),
+        }
+    }
+
+    fn finish(self, request_id: &str) -> Result<Value, ErrorReply> {
+        match self {
+            Self::Chat(completion) => completion.finish(),
+            Self::Messages(completion) => completion.finish(request_id),
+        }
     }
 }
 

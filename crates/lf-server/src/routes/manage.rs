@@ -159,7 +159,9 @@ pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> R
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
-    let call: Execute = match serde_json::from_slice(&body) {
+    // serde would take an array for the fields in their order
+    let object = serde_json::from_slice::<Map<String, Value>>(&body);
+    let call: Execute = match object.and_then(|object| serde_json::from_value(Value::Object(object))) {
         Ok(call) => call,
         Err(error) => {
             let what = format!("the body is not `{{\"server\", \"tool\", \"arguments\"}}`: {error}");
