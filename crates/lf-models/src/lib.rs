@@ -10,9 +10,10 @@ pub mod demo;
 use std::sync::Arc;
 
 use lf_core::project::Provider;
-use lf_core::{Model, ModelError, ModelProvider};
+use lf_core::{Model, ModelError, ModelProvider, ModelRequest};
 
 pub use http::{Client, Timeouts};
+pub use openai::ByteStream;
 
 /// The provider that asks this model. Nothing is connected yet.
 ///
@@ -31,4 +32,10 @@ pub fn provider(model: &Arc<Model>, client: &Client) -> Result<Arc<dyn ModelProv
             model.provider.name()
         ))),
     }
+}
+
+/// Asks an OpenAI-compatible endpoint and gives the bytes of its answer, undecoded: our own daemon tells more in them than
+/// a model's answer.
+pub fn ask_for_bytes(model: &Arc<Model>, client: &Client, request: &ModelRequest) -> ByteStream {
+    openai::OpenAiChat::new(model.clone(), client.clone()).bytes(request)
 }

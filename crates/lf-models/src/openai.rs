@@ -1,5 +1,6 @@
 //! OpenAI Chat Completions and everything that follows it, as a client.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,9 @@ const OPENAI: &str = "https://api.openai.com/";
 /// Reading the body of an error.
 const ERROR_WAIT: Duration = Duration::from_secs(10);
 
+/// Bytes of an answer, in order; ends after the first error.
+pub type ByteStream = Pin<Box<dyn futures_core::Stream<Item = Result<bytes::Bytes, ModelError>> + Send>>;
+
 pub(crate) struct OpenAiChat {
     model: Arc<Model>,
     client: Client,
@@ -42,8 +46,19 @@ impl OpenAiChat {
 
 impl ModelProvider for OpenAiChat {
     fn stream(&self, request: &ModelRequest) -> DeltaStream {
+        Box::pin(self.ask(request).answer())
+    }
+}
+
+impl OpenAiChat {
+    /// The bytes of the answer as they come: for who reads more in them than a model's answer.
+    pub(crate) fn bytes(&self, request: &ModelRequest) -> ByteStream {
+        Box::pin(self.ask(request).bytes())
+    }
+
+    fn ask(&self, request: &ModelRequest) -> Ask {
         let body = openai_chat::encode_request(&self.model.model, request, self.options).to_string();
-        let ask = Ask {
+        Ask {
             model: self.model.clone(),
             client: self.client.clone(),
             url: self.url.clone(),
@@ -51,8 +66,7 @@ impl ModelProvider for OpenAiChat {
             body: body.into(),
             stops: openai_chat::stops_to_cut(&request.parameters),
             streamed: request.stream,
-        };
-        Box::pin(ask.answer())
+        }
     }
 }
 
@@ -121,6 +135,29 @@ impl Ask {
                     (false, true) => ("go on with its answer", timeouts.idle),
                     (false, false) => (what, limit),
                 };
+            }
+        }
+    }
+
+    fn bytes(self) -> impl futures_core::Stream<Item = Result<bytes::Bytes, ModelError>> + Send {
+        stream! {
+            let mut response = match self.send_with_retries().await {
+                Ok(response) => response,
+                Err(error) => {
+                    yield Err(self.scrubbed(error));
+                    return;
+                }
+            };
+            let idle = self.client.timeouts.idle;
+            loop {
+                match next_chunk(&mut response, &self.shown, "go on with its answer", idle).await {
+                    Ok(Some(bytes)) => yield Ok(bytes),
+                    Ok(None) => return,
+                    Err(error) => {
+                        yield Err(self.scrubbed(error));
+                        return;
+                    }
+                }
             }
         }
     }

@@ -206,7 +206,13 @@ impl Projects {
         if let Some((_, project)) = loaded.get(&path).filter(|(seen, _)| *seen == changed) {
             return Some(Ok(project.clone()));
         }
-        Some((self.loader)(&path).map(|project| {
+        Some((self.loader)(&path).map(|mut project| {
+            // a stored project is what its directory says, as every route names it
+            let name = |directory: Option<&Path>| {
+                directory.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
+            };
+            project.name = name(Some(directory)).unwrap_or(project.name);
+            project.namespace = name(directory.parent()).unwrap_or(project.namespace);
             let project = Arc::new(project);
             loaded.insert(path, (changed, project.clone()));
             project

@@ -124,7 +124,7 @@ impl Engine<'_> {
                 Ok(events) => Ok(events.boxed()),
                 Err(refusal) => Err(Trouble::failure(refusal.to_string())),
             },
-            Engine::Daemon(daemon) => daemon.events(request),
+            Engine::Daemon(daemon) => Ok(daemon.events(request)),
         }
     }
 }

@@ -1,14 +1,19 @@
-//! `lf chat --server`: the turns run in a daemon, which is an OpenAI-compatible endpoint like any other.
+//! `lf chat --server`: the turns run in a daemon, which is an OpenAI-compatible endpoint like any other, and tells what its
+//! tools do in an extra field.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_stream::stream;
 use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{BoxStream, Stream};
 use lf_core::model::ChatRequest;
 use lf_core::project::{Limits, Provider, ToolCallStrategy};
-use lf_core::{ChatEvent, Model, ModelDelta, ModelRequest, Usage};
-use lf_models::{Client, Timeouts};
+use lf_core::tool::ToolProgress;
+use lf_core::{Arguments, ChatEvent, Model, ModelDelta, ModelRequest, ToolCall, ToolRef, ToolResult, Usage};
+use lf_dialects::sse::SseDecoder;
+use lf_dialects::{AnswerDecoder, Dialect};
+use lf_models::{ByteStream, Client, Timeouts};
 use serde_json::{Map, Value};
 
 use crate::exit::Trouble;
@@ -34,8 +39,8 @@ impl Daemon {
         Ok(Self { base_url, client })
     }
 
-    /// The answer as events. What the daemon's own tools do is the daemon's business; only their effect is seen.
-    pub(crate) fn events(&self, request: ChatRequest) -> Result<BoxStream<'static, ChatEvent>, Trouble> {
+    /// The answer as events.
+    pub(crate) fn events(&self, request: ChatRequest) -> BoxStream<'static, ChatEvent> {
         let model = Model {
             name: request.model.clone().unwrap_or_else(|| "the daemon's default".to_owned()),
             description: None,
@@ -62,30 +67,128 @@ impl Daemon {
             stream: request.stream,
             ..ModelRequest::default()
         };
-        let name = model.name.clone();
-        let provider = lf_models::provider(&Arc::new(model), &self.client)
-            .map_err(|error| Trouble::failure(error.to_string()))?;
-        let mut deltas = provider.stream(&ask);
-        Ok(stream! {
-            yield ChatEvent::Started { turn: String::new(), model: name };
-            let mut calls = Vec::new();
-            let mut usage = Usage::default();
-            while let Some(delta) = deltas.next().await {
-                match delta {
-                    Ok(ModelDelta::Text(text)) => yield ChatEvent::Text(text),
-                    Ok(ModelDelta::Reasoning(text)) => yield ChatEvent::Reasoning(text),
-                    Ok(ModelDelta::Call(call)) => calls.push(call),
-                    Ok(ModelDelta::Usage(counted)) => usage = counted,
-                    Ok(ModelDelta::Finish { reason, stop_sequence, .. }) => {
-                        if !calls.is_empty() {
-                            yield ChatEvent::ClientCalls(std::mem::take(&mut calls));
-                        }
-                        yield ChatEvent::Finished { reason, usage, rounds: 1, stop_sequence };
+        let bytes = lf_models::ask_for_bytes(&Arc::new(model), &self.client, &ask);
+        events_of(bytes, self.base_url.clone()).boxed()
+    }
+}
+
+/// The daemon's chunks as events: what the model says through the decoder that every upstream has, what the daemon's
+/// tools do from the extra field `lf`.
+fn events_of(mut bytes: ByteStream, url: String) -> impl Stream<Item = ChatEvent> + Send {
+    stream! {
+        let mut answer = AnswerDecoder::new(Dialect::OpenaiChat, url);
+        let mut chunks = SseDecoder::new();
+        let (mut deltas, mut events) = (Vec::new(), Vec::new());
+        let mut fold = Fold::default();
+        while !answer.is_over() {
+            let read = match bytes.next().await {
+                Some(Ok(bytes)) => {
+                    let _ = chunks.push(&bytes, &mut events);
+                    for told in events.drain(..).filter_map(|event| fold.told(&event.data)) {
+                        yield told;
                     }
-                    Err(error) => yield ChatEvent::Failed(error),
+                    answer.push(&bytes, &mut deltas)
+                }
+                Some(Err(error)) => Err(error),
+                None => answer.finish(&mut deltas),
+            };
+            for delta in deltas.drain(..) {
+                for event in fold.said(delta) {
+                    yield event;
                 }
             }
+            if let Err(error) = read {
+                yield ChatEvent::Failed(error);
+                return;
+            }
         }
-        .boxed())
+    }
+}
+
+#[derive(Default)]
+struct Fold {
+    started: bool,
+    calls: Vec<ToolCall>,
+    usage: Usage,
+    rounds: u32,
+    /// Results came after the last call: the next call is of another round.
+    answered: bool,
+}
+
+impl Fold {
+    /// What a chunk tells of the daemon's own work.
+    fn told(&mut self, data: &str) -> Option<ChatEvent> {
+        let chunk: Value = serde_json::from_str(data).ok()?;
+        if !std::mem::replace(&mut self.started, true) {
+            let text = |key: &str| chunk[key].as_str().unwrap_or_default().to_owned();
+            return Some(ChatEvent::Started {
+                turn: text("id").trim_start_matches("chatcmpl-").to_owned(),
+                model: text("model"),
+            });
+        }
+        let lf = chunk.get("lf")?;
+        let text = |key: &str| lf[key].as_str().unwrap_or_default().to_owned();
+        let call_id = text("call_id");
+        match lf["event"].as_str()? {
+            "tool_call" => {
+                if self.rounds == 0 || std::mem::take(&mut self.answered) {
+                    self.rounds += 1;
+                }
+                let tool = lf["server"]
+                    .as_str()
+                    .map(|server| ToolRef { server: server.into(), name: text("tool").into() });
+                let arguments = Arguments::parse(text("arguments"));
+                let call = ToolCall { id: call_id, name: text("name"), arguments, rest: Map::new() };
+                Some(ChatEvent::CallStarted { call, tool })
+            }
+            "tool_progress" => {
+                let message = lf["message"].as_str().map(str::to_owned);
+                let progress = ToolProgress {
+                    progress: lf["progress"].as_f64().unwrap_or_default(),
+                    total: lf["total"].as_f64(),
+                    message,
+                };
+                Some(ChatEvent::CallProgress { call_id, progress })
+            }
+            "tool_result" => {
+                self.answered = true;
+                let result = ToolResult {
+                    call_id,
+                    name: Some(text("name")),
+                    content: text("text").into(),
+                    is_error: lf["is_error"] == true,
+                    rest: Map::new(),
+                };
+                let elapsed = Duration::from_millis(lf["elapsed_ms"].as_u64().unwrap_or_default());
+                Some(ChatEvent::CallFinished { result, elapsed })
+            }
+            "notice" => Some(ChatEvent::Notice(text("message"))),
+            _ => None,
+        }
+    }
+
+    /// What the model said.
+    fn said(&mut self, delta: ModelDelta) -> Vec<ChatEvent> {
+        match delta {
+            ModelDelta::Text(text) => vec![ChatEvent::Text(text)],
+            ModelDelta::Reasoning(text) => vec![ChatEvent::Reasoning(text)],
+            ModelDelta::Call(call) => {
+                self.calls.push(call);
+                Vec::new()
+            }
+            ModelDelta::Usage(usage) => {
+                self.usage = usage;
+                Vec::new()
+            }
+            ModelDelta::Finish { reason, stop_sequence, .. } => {
+                let mut events = Vec::new();
+                if !self.calls.is_empty() {
+                    events.push(ChatEvent::ClientCalls(std::mem::take(&mut self.calls)));
+                }
+                let rounds = self.rounds + 1;
+                events.push(ChatEvent::Finished { reason, stop_sequence, usage: self.usage, rounds });
+                events
+            }
+        }
     }
 }
