@@ -11,6 +11,9 @@ use crate::node::{Entry, Node, Value};
 use crate::raw;
 use crate::schema;
 
+/// Words of an enumeration that are shown.
+const MAX_LISTED: usize = 12;
+
 static NO_PROPERTIES: LazyLock<Map<String, Json>> = LazyLock::new(Map::new);
 
 /// Keys that were given, wrongly: what was taken out has been told and is not to be called missing.
@@ -145,7 +148,10 @@ impl<'a> Checker<'a, '_, '_> {
             node.value = Value::Text(text);
             return Verdict::Keep;
         }
-        let list = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(", ");
+        let mut list = words.iter().take(MAX_LISTED).map(|word| quote(word)).collect::<Vec<_>>().join(", ");
+        if words.len() > MAX_LISTED {
+            list.push_str(", …");
+        }
         let hint = did_you_mean(text, words.iter().copied()).or_else(|| other_word(text, words));
         let message = format!("{what} cannot be {}", quote(text));
         self.report.error(&node.span, message).label(format!("expected {list}")).maybe_hint(hint);

@@ -296,6 +296,9 @@ pub struct RawModel {
     pub default: Option<bool>,
     /// How tools are offered to the model. Default `native_api`.
     pub tool_call_strategy: Option<RawStrategy>,
+    /// How the model writes calls as text, where its API lets them through. Default: by the model's name.
+    #[schemars(extend("enum" = lf_core::text_calls::names().collect::<Vec<_>>()))]
+    pub tool_call_format: Option<String>,
     /// MCP servers the model may use. Without this key: all. `[]`: none.
     #[schemars(extend("uniqueItems" = true))]
     pub mcp_servers: Option<Vec<String>>,

@@ -74,6 +74,9 @@ fn fill_model(model: &mut Map<String, Json>, resolved: &Model) {
             ToolCallStrategy::Auto => "auto",
         }),
     );
+    if let Some(format) = &resolved.tool_call_format {
+        fill(model, "tool_call_format", json!(format));
+    }
     model.insert("mcp_servers".to_owned(), json!(resolved.servers));
     model.insert("prompts".to_owned(), json!(resolved.prompts));
     let limits = &resolved.limits;

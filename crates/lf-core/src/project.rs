@@ -145,6 +145,9 @@ pub struct Model {
     pub base_url: String,
     pub api_key: Option<Secret>,
     pub strategy: ToolCallStrategy,
+    /// The dialect of the calls that it writes as text, one of [`crate::text_calls::names`]. Without: what its name
+    /// says.
+    pub tool_call_format: Option<String>,
     /// Keys of [`Project::servers`], in the order of the file.
     pub servers: Vec<String>,
     pub tools: Vec<InlineTool>,

@@ -19,6 +19,7 @@ mod nested;
 mod output;
 mod scanner;
 mod shape;
+mod tag;
 mod tagged_body;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use crate::message::{AssistantMessage, Content, Message, Prose, ToolCall};
 use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest, ToolChoice, Usage};
 use crate::project::{Limits, ToolCallStrategy};
 use crate::prompting;
-use crate::text_calls::{self, Piece, TextCall, TextEnd, TextScanner};
+use crate::text_calls::{Piece, TextCall, TextEnd, TextFormat, TextScanner};
 use crate::tool_set::ToolSet;
 
 mod output;
@@ -36,6 +36,8 @@ pub struct Setup {
     pub request: ModelRequest,
     pub tools: ToolSet,
     pub strategy: ToolCallStrategy,
+    /// The dialects in which the model may write calls as text.
+    pub text_formats: &'static [TextFormat],
     pub limits: Limits,
 }
 
@@ -65,6 +67,7 @@ struct Turn {
     tools: ToolSet,
     prompted: bool,
     may_switch: bool,
+    text_formats: &'static [TextFormat],
     limits: Limits,
     /// Finished rounds, the last answer not counted.
     rounds: u32,
@@ -92,6 +95,7 @@ pub fn start(setup: Setup, events: &mut Vec<ChatEvent>) -> AskModel {
         tools: setup.tools,
         prompted: setup.strategy == ToolCallStrategy::PromptBased,
         may_switch: setup.strategy == ToolCallStrategy::Auto,
+        text_formats: setup.text_formats,
         limits: setup.limits,
         rounds: 0,
         last: false,
@@ -152,7 +156,8 @@ impl AskModel {
             // a forced call is forced once: kept, it would never let the model answer
             turn.request.tool_choice = Some(ToolChoice::Auto);
         }
-        let scanner = (!turn.tools.is_empty()).then(|| Box::new(TextScanner::new(text_calls::DEFAULT)));
+        let scanner = (!turn.tools.is_empty())
+            .then(|| Box::new(TextScanner::new(turn.text_formats).with_tools(turn.tools.specs())));
         Self { turn, scanner, round: Round::default() }
     }
 

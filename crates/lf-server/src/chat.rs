@@ -8,6 +8,7 @@ use futures_core::Stream;
 use lf_core::message::{Prose, Role};
 use lf_core::model::ChatRequest;
 use lf_core::project::InlineTool;
+use lf_core::text_calls::{self, TextFormat};
 use lf_core::tool_set::Target;
 use lf_core::turn::{Setup, check_answers, put_back, start};
 use lf_core::{
@@ -59,6 +60,7 @@ impl App {
             },
             tools: set,
             strategy: model.strategy,
+            text_formats: text_formats(&model),
             limits: model.limits.clone(),
         };
         let mut events = Vec::new();
@@ -229,6 +231,12 @@ fn tool_choice(choice: Option<ToolChoice>, set: &ToolSet) -> Result<Option<ToolC
         }
         choice => Ok(choice),
     }
+}
+
+/// The dialects of the calls that the model may write as text: what the file says, or what its name does.
+fn text_formats(model: &Model) -> &'static [TextFormat] {
+    let named = model.tool_call_format.as_deref().and_then(text_calls::named);
+    named.or_else(|| text_calls::for_model(&model.model)).unwrap_or(text_calls::DEFAULT)
 }
 
 /// The model's defaults, then the request's fields, then what the file insists on.

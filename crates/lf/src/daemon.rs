@@ -50,6 +50,7 @@ impl Daemon {
             base_url: self.base_url.clone(),
             api_key: None,
             strategy: ToolCallStrategy::NativeApi,
+            tool_call_format: None,
             servers: Vec::new(),
             tools: Vec::new(),
             prompts: Vec::new(),

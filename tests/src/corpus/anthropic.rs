@@ -103,6 +103,7 @@ fn ask(request: ChatRequest, events: &mut Vec<ChatEvent>) -> AskModel {
         },
         tools,
         strategy: ToolCallStrategy::NativeApi,
+        text_formats: lf_core::text_calls::DEFAULT,
         limits: Limits::default(),
     };
     start(setup, events)

@@ -64,6 +64,7 @@ pub(super) fn read(
             Some(RawStrategy::PromptBased) => ToolCallStrategy::PromptBased,
             Some(RawStrategy::Auto) => ToolCallStrategy::Auto,
         },
+        tool_call_format: raw.tool_call_format,
         servers,
         tools: inline_tools,
         prompts,

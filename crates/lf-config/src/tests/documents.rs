@@ -144,7 +144,8 @@ runtime:
   models:
     - {name: first, provider: openai, model: gpt-4, mcp_servers: [two, one]}
     - {name: second, provider: openai, model: gpt-4, tool_call_strategy: native_api}
-    - {name: third, provider: ollama, model: llama2, mcp_servers: [], tool_call_strategy: prompt_based}
+    - {name: third, provider: ollama, model: llama2, mcp_servers: [], tool_call_strategy: prompt_based,
+       tool_call_format: llama3_json}
 prompts:
   - name: default
     messages:
@@ -161,6 +162,8 @@ prompts:
     assert_eq!(model("second").servers, ["one", "two"]);
     assert!(model("third").servers.is_empty());
     assert_eq!(model("third").strategy, ToolCallStrategy::PromptBased);
+    assert_eq!(model("third").tool_call_format.as_deref(), Some("llama3_json"));
+    assert_eq!(model("second").tool_call_format, None);
     assert_eq!(model("third").prompts, ["default", "code-review"]);
     assert_eq!(loaded.project.default_model.as_deref(), Some("second"));
     let message = &loaded.project.prompts["default"].messages[0];

@@ -408,6 +408,22 @@ runtime: {models: [{name: a, provider: demo}]}
 }
 
 #[test]
+fn an_unknown_dialect_is_an_error_that_names_a_near_one() {
+    assert_snapshot!(diagnose(r#"runtime:
+  models:
+    - {name: a, provider: openai, model: gpt-4, tool_call_format: harmoni}
+"#), @r#"
+    error: `tool_call_format` cannot be `harmoni`
+     --> llamafarm.yaml:6:67
+      |
+    6 |     - {name: a, provider: openai, model: gpt-4, tool_call_format: harmoni}
+      |                                                                   ^^^^^^^ expected `hermes`, `tool_use`, `default`, `longcat`, `ernie`, `qwen3_coder_xml`, `mimo`, `seed_oss`, `llama3_json`, `llama_function_tag`, `pythonic`, `lfm2`, …
+      |
+    hint: did you mean `harmony`?
+    "#);
+}
+
+#[test]
 fn an_unknown_provider_is_an_error() {
     assert_snapshot!(diagnose(r#"runtime:
   models:

@@ -73,8 +73,8 @@ pub enum Place {
     Anywhere,
     /// At the start of a line.
     LineStart,
-    /// At the start of a line, and what opens a call there is no mark but its first character: anything but a
-    /// complete call of a declared tool is text.
+    /// Anywhere outside of code and quotations, but what opens a call is no mark, only its first character: anything
+    /// but a complete call of a declared tool is text.
     Bare,
     /// Anywhere, for declared tools, and at once after a wrapper for any.
     Declared,

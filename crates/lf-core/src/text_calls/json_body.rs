@@ -241,7 +241,8 @@ impl JsonBody {
             }
         }
         let placeholder = matches!(character, '<' | '.' | '…') && self.reader.expects_item();
-        if self.calls.is_empty() && (placeholder || !self.reader.has_key()) {
+        let unnamed = self.call.is_none() || window.format.place == Place::LineStart;
+        if unnamed && self.calls.is_empty() && (placeholder || !self.reader.has_key()) {
             return Some(Progress::Prose);
         }
         let position = window.text[self.value_start..self.cursor].chars().count() + 1;
@@ -254,7 +255,7 @@ impl JsonBody {
                 self.end_value(window, window.text.len());
                 return None;
             }
-            TextEnd::Clean if self.calls.is_empty() && !self.reader.has_key() => {
+            TextEnd::Clean if self.call.is_none() && self.calls.is_empty() && !self.reader.has_key() => {
                 return Some(Progress::Prose);
             }
             TextEnd::Clean => {}

@@ -155,13 +155,14 @@ impl<'a> Literals<'a> {
     fn strings(&mut self) -> Read<Value> {
         let mut text = String::new();
         while self.rest().starts_with(['"', '\'']) {
-            self.string(&mut text)?;
+            self.string(&mut text, false)?;
             self.skip_blanks();
         }
         Ok(Value::String(text))
     }
 
-    fn string(&mut self, text: &mut String) -> Read<()> {
+    /// In a raw string a backslash is only itself.
+    fn string(&mut self, text: &mut String, raw: bool) -> Read<()> {
         let quote = &self.rest()[..1];
         let triple = quote.repeat(3);
         let close = if self.rest().starts_with(&triple) { triple.as_str() } else { quote };
@@ -171,6 +172,7 @@ impl<'a> Literals<'a> {
                 return Ok(());
             }
             match self.next() {
+                Some('\\') if raw => text.extend(['\\'].into_iter().chain(self.next())),
                 Some('\\') => self.escape(text)?,
                 Some(character) => text.push(character),
                 None => return Err("the text ends inside a string".to_owned()),
@@ -226,10 +228,11 @@ impl<'a> Literals<'a> {
         let length =
             rest.find(|c: char| c.is_whitespace() || ",()[]{}:='\"".contains(c)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(length);
-        // a string with a prefix, of which `r` alone would change its meaning
-        if matches!(word, "f" | "u" | "b") && after.starts_with(['"', '\'']) {
+        if matches!(word, "f" | "u" | "b" | "r") && after.starts_with(['"', '\'']) {
             self.at += length;
-            return self.strings();
+            let mut text = String::new();
+            self.string(&mut text, word == "r")?;
+            return Ok(Value::String(text));
         }
         let plain = word.replace('_', "");
         let number = if word.starts_with('_') { None } else { typed::number(plain.trim_start_matches('+')) };
@@ -298,13 +301,14 @@ impl<'a> Literals<'a> {
         }
         self.skip_blanks();
         if let Some(text) = self.quoted()? {
-            return Ok(Value::String(text));
+            // everything may stand between tokens: what the schema says it is
+            return Ok(typed::value(self.tools, tool, key, &text));
         }
         match self.rest().chars().next() {
             Some('{') => self.gemma_object(tool, depth),
             Some('"') => {
                 let mut text = String::new();
-                self.string(&mut text)?;
+                self.string(&mut text, false)?;
                 Ok(Value::String(text))
             }
             Some('[') => {

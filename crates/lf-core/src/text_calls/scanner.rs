@@ -221,7 +221,10 @@ impl TextScanner {
                 if candidate.format.place == Place::Bare {
                     self.count_reread(candidate.body.cursor());
                 }
-                self.take(Channel::Text, candidate.opener);
+                match self.dropped() {
+                    Seen::Yes(length) => self.drop(length),
+                    _ => self.take(Channel::Text, candidate.opener),
+                }
             }
             Outcome::Shown(length) => {
                 self.take(Channel::Text, length);

@@ -6,17 +6,15 @@ use serde_json::{Map, Value};
 use super::TextCall;
 use super::TextEnd;
 use super::body::{CUT, Done, MAX_CALL, Progress, Tail, Window};
-use super::format::{Head, Param, Place, Tagged, Trim};
+use super::format::{Head, Param, Place, Tagged};
 use super::json_body::JsonBody;
 use super::literals::is_name;
 use super::marks::{self, Seen};
 use super::nested::{self, Nested};
 use super::shape::Found;
-use super::typed;
+use super::tag::{MAX_TAG, attribute, tag_until, trimmed};
+use super::typed::{self, Kind};
 use crate::Arguments;
-
-/// Bytes of a tag with a name in it, and of a key.
-const MAX_TAG: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct TaggedBody {
@@ -55,15 +53,7 @@ enum Phase {
     Json(Box<JsonBody>),
 }
 
-/// What is known about a value's type.
-#[derive(Debug, Clone)]
-enum Kind {
-    Schema,
-    Text,
-    Json,
-    Named(String),
-}
-
+/// What begins at a mark.
 enum Here {
     Param,
     Close(usize),
@@ -146,7 +136,8 @@ impl TaggedBody {
         let opener = self.end;
         self.unwrapped = marks::any(window.format.open.iter().map(|&mark| marks::opens(window.text, mark)))
             == Seen::Yes(opener);
-        let start = opener + blanks(window.at(opener), self.spec.head);
+        let line = matches!(self.spec.head, Head::Line);
+        let start = if line { window.text.len() - window.at(opener).trim_start().len() } else { opener };
         let rest = window.at(start);
         let (length, after) = match self.spec.head {
             Head::Attribute { end, .. } => match rest.find(end) {
@@ -486,12 +477,7 @@ impl TaggedBody {
 
     fn set(&mut self, window: &Window<'_>, key: String, kind: &Kind, start: usize, end: usize) {
         let text = trimmed(&window.text[start..end], self.spec.trim);
-        let value = match kind {
-            Kind::Schema => typed::value(window.tools, &self.name, &key, text),
-            Kind::Text => Value::String(text.to_owned()),
-            Kind::Json => typed::json_or_text(text),
-            Kind::Named(kind) => typed::of_type(kind, text),
-        };
+        let value = kind.value(window.tools, &self.name, &key, text);
         self.arguments.insert(key, value);
         self.end = end;
     }
@@ -510,73 +496,4 @@ impl TaggedBody {
 /// Whether the start of a closing mark at the end of the text is one.
 fn is_cut_closer(window: &Window<'_>, rest: &str) -> bool {
     window.ended.is_some() && rest.len() > "</".len()
-}
-
-fn blanks(rest: &str, head: Head) -> usize {
-    match head {
-        Head::Line => rest.len() - rest.trim_start().len(),
-        Head::Inline | Head::Attribute { .. } => 0,
-    }
-}
-
-/// What stands between `open` and `end`, and the length of all three; or what is known without it. The name of a tag
-/// ends where `open` does, so that `<parameters>` is no `<parameter …>`.
-fn tag_until<'a>(rest: &'a str, open: &str, end: &str) -> Result<(&'a str, usize), Seen> {
-    match marks::starts(rest, open) {
-        Seen::Yes(length) => {
-            let inner = &rest[length..];
-            let named = open.ends_with('=') || inner.starts_with(char::is_whitespace);
-            // an argument's tag whose end is missing ends with its line
-            let line = if open.ends_with('=') { inner.find('\n').unwrap_or(usize::MAX) } else { usize::MAX };
-            match inner.find(end) {
-                _ if !named && !inner.is_empty() => Err(Seen::No),
-                Some(at) if at <= MAX_TAG && at < line => Ok((&inner[..at], length + at + end.len())),
-                _ if line <= MAX_TAG => Ok((&inner[..line], length + line)),
-                _ if inner.len() > MAX_TAG => Err(Seen::No),
-                _ => Err(Seen::More),
-            }
-        }
-        other => Err(other),
-    }
-}
-
-/// The value of an attribute, its entities resolved.
-fn attribute(tag: &str, key: &str) -> Option<String> {
-    let mut rest = tag;
-    while let Some((name, after)) = rest.split_once('=') {
-        let after = after.trim_start();
-        let quote = after.chars().next().filter(|quote| matches!(quote, '"' | '\''));
-        let (value, next) = match quote {
-            Some(quote) => after[1..].split_once(quote)?,
-            None => {
-                let end = after.find(char::is_whitespace).unwrap_or(after.len());
-                after.split_at(end)
-            }
-        };
-        if name.trim() == key {
-            return Some(
-                value
-                    .replace("&quot;", "\"")
-                    .replace("&apos;", "'")
-                    .replace("&lt;", "<")
-                    .replace("&gt;", ">")
-                    .replace("&amp;", "&"),
-            );
-        }
-        rest = next;
-    }
-    None
-}
-
-fn trimmed(text: &str, trim: Trim) -> &str {
-    let text = match trim {
-        Trim::Nothing => return text,
-        Trim::All => text.trim(),
-        Trim::LineBreak => {
-            let text = text.strip_prefix("\r\n").or_else(|| text.strip_prefix('\n')).unwrap_or(text);
-            text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n')).unwrap_or(text)
-        }
-    };
-    let data = text.trim().strip_prefix("<![CDATA[").and_then(|data| data.strip_suffix("]]>"));
-    data.unwrap_or(text)
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{DEFAULT, Piece, TextEnd, TextScanner, Utf8Joiner, named, names};
 
 mod calls;
+mod families;
 mod shown;
 mod tool_use;
 

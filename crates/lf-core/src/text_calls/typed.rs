@@ -21,6 +21,29 @@ struct Types {
     string: bool,
 }
 
+/// What is known about a value's type.
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    /// What the tool's schema says.
+    Schema,
+    Text,
+    Json,
+    /// This type.
+    Named(String),
+}
+
+impl Kind {
+    /// The value of the parameter `key` of the tool `name`, from its text.
+    pub(super) fn value(&self, tools: &[ToolSpec], name: &str, key: &str, text: &str) -> Value {
+        match self {
+            Self::Schema => value(tools, name, key, text),
+            Self::Text => Value::String(text.to_owned()),
+            Self::Json => json_or_text(text),
+            Self::Named(kind) => of_type(kind, text),
+        }
+    }
+}
+
 /// Whether tools are declared and this is none of them. Without declarations no name is refused.
 pub(super) fn is_undeclared(tools: &[ToolSpec], name: &str) -> bool {
     !tools.is_empty() && tools.iter().all(|tool| tool.name != name)
@@ -55,19 +78,19 @@ pub(super) fn word(tools: &[ToolSpec], name: &str, key: &str, text: &str) -> Val
 }
 
 /// A literal, a number, or else a string.
-pub(super) fn plain_word(text: &str) -> Value {
+fn plain_word(text: &str) -> Value {
     literal(text).or_else(|| number(text)).unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
 /// The value of a text whose dialect names the type itself. An unknown type is a string.
-pub(super) fn of_type(kind: &str, text: &str) -> Value {
+fn of_type(kind: &str, text: &str) -> Value {
     let mut types = Types::default();
     types.add(kind);
     types.read(text).unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
 /// JSON, or where it is none, the text.
-pub(super) fn json_or_text(text: &str) -> Value {
+fn json_or_text(text: &str) -> Value {
     container(text)
         .or_else(|| literal(text.trim()))
         .or_else(|| number(text.trim()))

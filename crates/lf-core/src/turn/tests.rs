@@ -38,6 +38,7 @@ fn setup(strategy: ToolCallStrategy) -> Setup {
         },
         tools: ToolSet::new(&catalogue, &[inline("cli.upload")], &[]),
         strategy,
+        text_formats: crate::text_calls::DEFAULT,
         limits: Limits::default(),
     }
 }
@@ -411,6 +412,27 @@ fn a_history_whose_calls_and_results_do_not_match_is_refused() {
         let problem = check_answers(&history).expect_err("it does not match");
         assert!(problem.contains(word), "{problem}");
     }
+}
+
+#[test]
+fn a_call_in_a_models_own_dialect_is_run_and_not_shown() {
+    let setup = Setup {
+        text_formats: crate::text_calls::named("kimi_k2").expect("a dialect"),
+        ..setup(ToolCallStrategy::NativeApi)
+    };
+    let written = "Looking.<|tool_calls_section_begin|><|tool_call_begin|>functions.sky__weather:0\
+                   <|tool_call_argument_begin|>{\"city\": \"Oslo\"}<|tool_call_end|><|tool_calls_section_end|>";
+    let first = written.as_bytes().chunks(5).map(|part| text(&String::from_utf8_lossy(part)));
+    let (told, requests, _) = play(
+        setup,
+        vec![first.chain([end(FinishReason::Stop)]).collect(), vec![text("Sunny."), end(FinishReason::Stop)]],
+    );
+    assert!(!told.contains("<|"), "no mark is shown: {told}");
+    let result = requests[1].messages.iter().find_map(|message| match message {
+        Message::Tool(result) => Some(result),
+        _ => None,
+    });
+    assert!(format!("{result:?}").contains("ok sky__weather"), "{result:?}");
 }
 
 #[test]

@@ -96,6 +96,7 @@ async fn ask(url: &str, stream: bool) -> (String, Option<FinishReason>, Option<M
         base_url: url.to_owned(),
         api_key: Some("key-12345678".into()),
         strategy: ToolCallStrategy::NativeApi,
+        tool_call_format: None,
         servers: Vec::new(),
         tools: Vec::new(),
         prompts: Vec::new(),

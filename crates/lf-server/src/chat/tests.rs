@@ -69,6 +69,7 @@ fn the_request_goes_before_the_defaults_and_the_file_before_the_request() {
         base_url: String::new(),
         api_key: None,
         strategy: lf_core::project::ToolCallStrategy::NativeApi,
+        tool_call_format: None,
         servers: Vec::new(),
         tools: Vec::new(),
         prompts: Vec::new(),

@@ -121,6 +121,7 @@ fn turn(
         },
         tools: ToolSet::new(&catalogue, &[mine], &[]),
         strategy: ToolCallStrategy::NativeApi,
+        text_formats: lf_core::text_calls::DEFAULT,
         limits,
     };
     let model = Model { calls, asked: AtomicUsize::new(0), silent: silent.then(|| bench.given_up.clone()) };

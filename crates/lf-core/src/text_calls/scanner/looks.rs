@@ -74,7 +74,8 @@ impl TextScanner {
     fn counts_here(&self, place: Place) -> bool {
         match place {
             Place::Anywhere | Place::Declared => true,
-            Place::LineStart | Place::Bare => self.context.at_line_start() && self.context.mask().is_none(),
+            Place::LineStart => self.context.at_line_start() && self.context.mask().is_none(),
+            Place::Bare => self.context.mask().is_none(),
         }
     }
 
@@ -134,15 +135,19 @@ impl TextScanner {
     }
 
     /// A mark of the format that means nothing to a reader.
-    fn look_for_dropped(&mut self) -> Look {
-        let formats = self.formats;
+    pub(super) fn dropped(&self) -> Seen {
         let protected = self.context.is_protected();
         let is_token = |mark: &str| mark.starts_with("<|") || mark.starts_with("<｜");
-        let dropped = formats.iter().flat_map(|format| format.dropped);
+        let dropped = self.formats.iter().flat_map(|format| format.dropped);
         let dropped = dropped.filter(|mark| !protected || is_token(mark));
-        let close = formats.iter().flat_map(|format| format.reasoning).flat_map(|block| block.close);
-        let dropped = dropped.map(|mark| marks::starts(self.rest(), mark));
-        match marks::any(dropped.chain(close.map(|&mark| marks::closes(self.rest(), mark)))) {
+        marks::any(dropped.map(|mark| marks::starts(self.rest(), mark)))
+    }
+
+    /// Such a mark, or the end of a block of reasoning that the prompt opened.
+    fn look_for_dropped(&mut self) -> Look {
+        let blocks = self.formats.iter().flat_map(|format| format.reasoning);
+        let close = blocks.flat_map(|block| block.close).map(|&mark| marks::closes(self.rest(), mark));
+        match marks::any(close.chain([self.dropped()])) {
             Seen::Yes(length) => {
                 let at_line_start = self.context.at_line_start();
                 self.drop(length);
