@@ -160,6 +160,33 @@ pub struct Model {
     pub limits: Limits,
 }
 
+impl Model {
+    /// A model with nothing but what every model has: no key, servers, tools or prompts, and the default limits.
+    pub fn new(
+        name: impl Into<String>,
+        provider: Provider,
+        model: impl Into<String>,
+        base_url: impl Into<String>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: None,
+            provider,
+            model: model.into(),
+            base_url: base_url.into(),
+            api_key: None,
+            strategy: ToolCallStrategy::NativeApi,
+            tool_call_format: None,
+            servers: Vec::new(),
+            tools: Vec::new(),
+            prompts: Vec::new(),
+            parameters: Map::new(),
+            extra_body: Map::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
     Openai,

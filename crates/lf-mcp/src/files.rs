@@ -135,7 +135,11 @@ fn work(name: &str, arguments: Value) -> Option<Work> {
             shelf.list(path.as_deref().unwrap_or("."))
         })),
         "read" => Some(parsed(arguments, |shelf, arguments: ReadArguments| {
-            shelf.read(&arguments.path, arguments.offset.unwrap_or(1), arguments.lines)
+            shelf.read(
+                &arguments.path,
+                arguments.offset.unwrap_or(1),
+                arguments.lines.map(|lines| lines.max(1)),
+            )
         })),
         "search" => Some(parsed(arguments, |shelf, SearchArguments { pattern, path }| {
             shelf.search(&pattern, path.as_deref().unwrap_or("."))

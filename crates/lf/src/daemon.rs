@@ -8,7 +8,7 @@ use async_stream::stream;
 use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, Stream};
 use lf_core::model::ChatRequest;
-use lf_core::project::{Limits, Provider, ToolCallStrategy};
+use lf_core::project::Provider;
 use lf_core::tool::ToolProgress;
 use lf_core::{Arguments, ChatEvent, Model, ModelDelta, ModelRequest, ToolCall, ToolRef, ToolResult, Usage};
 use lf_dialects::sse::SseDecoder;
@@ -41,23 +41,9 @@ impl Daemon {
 
     /// The answer as events.
     pub(crate) fn events(&self, request: ChatRequest) -> BoxStream<'static, ChatEvent> {
-        let model = Model {
-            name: request.model.clone().unwrap_or_else(|| "the daemon's default".to_owned()),
-            description: None,
-            provider: Provider::Openai,
-            // an empty name means the default model
-            model: request.model.unwrap_or_default(),
-            base_url: self.base_url.clone(),
-            api_key: None,
-            strategy: ToolCallStrategy::NativeApi,
-            tool_call_format: None,
-            servers: Vec::new(),
-            tools: Vec::new(),
-            prompts: Vec::new(),
-            parameters: Map::new(),
-            extra_body: Map::new(),
-            limits: Limits::default(),
-        };
+        // an empty name means the default model
+        let upstream_name = request.model.unwrap_or_default();
+        let model = Model::new(&upstream_name, Provider::Openai, &upstream_name, &self.base_url);
         let mut parameters = request.parameters;
         if !request.variables.is_empty() {
             parameters.insert("variables".to_owned(), Value::Object(request.variables));

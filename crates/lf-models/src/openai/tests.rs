@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use lf_core::message::Prose;
-use lf_core::project::{Limits, Provider, ToolCallStrategy};
+use lf_core::project::Provider;
 use lf_core::{FinishReason, Message, ModelDelta};
 use serde_json::Map;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -88,22 +88,8 @@ fn timeouts() -> Timeouts {
 
 async fn ask(url: &str, stream: bool) -> (String, Option<FinishReason>, Option<ModelError>) {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let model = Model {
-        name: "m".to_owned(),
-        description: None,
-        provider: Provider::Openai,
-        model: "gpt".to_owned(),
-        base_url: url.to_owned(),
-        api_key: Some("key-12345678".into()),
-        strategy: ToolCallStrategy::NativeApi,
-        tool_call_format: None,
-        servers: Vec::new(),
-        tools: Vec::new(),
-        prompts: Vec::new(),
-        parameters: Map::new(),
-        extra_body: Map::new(),
-        limits: Limits::default(),
-    };
+    let model =
+        Model { api_key: Some("key-12345678".into()), ..Model::new("m", Provider::Openai, "gpt", url) };
     let client = Client::new(timeouts()).expect("a client");
     let request = ModelRequest {
         messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],

@@ -62,20 +62,9 @@ fn the_request_goes_before_the_defaults_and_the_file_before_the_request() {
         _ => Map::new(),
     };
     let model = Model {
-        name: "m".to_owned(),
-        description: None,
-        provider: lf_core::project::Provider::Demo,
-        model: "m".to_owned(),
-        base_url: String::new(),
-        api_key: None,
-        strategy: lf_core::project::ToolCallStrategy::NativeApi,
-        tool_call_format: None,
-        servers: Vec::new(),
-        tools: Vec::new(),
-        prompts: Vec::new(),
         parameters: object(json!({"temperature": 0.1, "top_p": 0.5})),
         extra_body: object(json!({"n_ctx": 4096})),
-        limits: lf_core::project::Limits::default(),
+        ..Model::new("m", lf_core::project::Provider::Demo, "m", "")
     };
     let request = object(json!({"temperature": 0.9, "n_ctx": 1, "seed": 7}));
     let wanted = object(json!({"temperature": 0.9, "top_p": 0.5, "n_ctx": 4096, "seed": 7}));
