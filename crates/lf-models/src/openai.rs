@@ -20,6 +20,8 @@ const RETRIES: u32 = 2;
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Takes nobody without a key: asking it would only say so later.
 const OPENAI: &str = "https://api.openai.com/";
+/// Bytes of one answer: nobody reads more, and a model that never ends must not fill the memory.
+const ANSWER_LIMIT: usize = 64 * 1024 * 1024;
 /// Reading the body of an error.
 const ERROR_WAIT: Duration = Duration::from_secs(10);
 
@@ -112,9 +114,16 @@ impl Ask {
                 true => ("begin its answer", timeouts.first_byte),
                 false => ("finish its answer", timeouts.whole),
             };
+            let mut received = 0;
             loop {
                 let read = match next_chunk(&mut response, &self.shown, what, limit).await {
-                    Ok(Some(bytes)) => decoder.push(&bytes, &mut deltas),
+                    Ok(Some(bytes)) => {
+                        received += bytes.len();
+                        match received > ANSWER_LIMIT {
+                            true => Err(self.endless()),
+                            false => decoder.push(&bytes, &mut deltas),
+                        }
+                    }
                     Ok(None) => decoder.finish(&mut deltas),
                     // everything that matters has been said: a connection that is left open is no failure
                     Err(_) if decoder.has_finish_reason() => decoder.finish(&mut deltas),
@@ -237,6 +246,14 @@ impl Ask {
 
     fn unreachable(&self, error: &reqwest::Error) -> ModelError {
         ModelError::Unreachable { url: self.shown.to_string(), reason: reason(error) }
+    }
+
+    fn endless(&self) -> ModelError {
+        ModelError::Garbled {
+            url: self.shown.to_string(),
+            expected: "answer of at most 64 MiB",
+            found: format!("more than {ANSWER_LIMIT} bytes"),
+        }
     }
 
     /// Upstreams repeat the key that they refuse; whoever asks us need not be who owns it.

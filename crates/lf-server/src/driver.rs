@@ -197,14 +197,21 @@ fn log_end(model: &str, event: &ChatEvent, elapsed: Duration) {
     }
 }
 
-/// Turns that wait for a client to come back, by the ids of its calls; bounded in number and time.
+/// Turns that wait for a client to come back, by the ids of its calls; bounded in memory and time.
 #[derive(Clone)]
 pub(crate) struct Resumes(moka::sync::Cache<String, Arc<Resume>>);
 
+/// Bytes kept for clients that may come back; the oldest and least asked for go first.
+const REMEMBERED: u64 = 64 * 1024 * 1024;
+const REMEMBERED_FOR: Duration = Duration::from_secs(3600);
+
 impl Resumes {
     pub(crate) fn new() -> Self {
-        let cache =
-            moka::sync::Cache::builder().max_capacity(10_000).time_to_live(Duration::from_secs(3600)).build();
+        let cache = moka::sync::Cache::builder()
+            .weigher(|_, resume: &Arc<Resume>| u32::try_from(resume.size()).unwrap_or(u32::MAX))
+            .max_capacity(REMEMBERED)
+            .time_to_live(REMEMBERED_FOR)
+            .build();
         Self(cache)
     }
 

@@ -91,7 +91,7 @@ pub(crate) fn print(text: impl std::fmt::Display) -> Result<(), Trouble> {
 /// The same with an end of line.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub(crate) fn print_line(text: impl std::fmt::Display) -> Result<(), Trouble> {
     print(format_args!("{text}\n"))
 }

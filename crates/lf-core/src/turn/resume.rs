@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::message::{Message, ToolCall};
+use crate::message::{Content, Message, Part, ToolCall};
 
 /// What a turn said and did before it handed calls to the client, and under which ids that client comes back.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +13,33 @@ pub struct Resume {
     /// The turn's messages after the request's own: earlier rounds, the assistant message with all calls of the last
     /// round, and the results of those that the server ran.
     pub messages: Vec<Message>,
+}
+
+impl Resume {
+    /// About as many bytes as it takes in memory.
+    pub fn size(&self) -> usize {
+        const MESSAGE: usize = 256;
+        let content = |content: &Content| match content {
+            Content::Text(text) => text.len(),
+            Content::Parts(parts) => parts
+                .iter()
+                .map(|part| match part {
+                    Part::Text(text) | Part::Image { url: text, .. } => text.len(),
+                    Part::Other(value) => value.to_string().len(),
+                })
+                .sum(),
+        };
+        let message = |message: &Message| match message {
+            Message::System(prose) | Message::User(prose) => content(&prose.content),
+            // the arguments are kept as text and as values
+            Message::Assistant(said) => {
+                let calls = said.calls.iter().map(|call| MESSAGE + 3 * call.arguments.raw().len());
+                content(&said.content) + said.reasoning.as_ref().map_or(0, String::len) + calls.sum::<usize>()
+            }
+            Message::Tool(result) => content(&result.content),
+        };
+        self.messages.iter().map(|each| MESSAGE + message(each)).sum()
+    }
 }
 
 /// Puts back what `find` remembers for the calls in a client's history. An assistant message that carries a known

@@ -214,3 +214,16 @@ async fn what_a_client_comes_back_for_is_remembered_before_it_sees_the_end() {
     let resume = bench.remembered.get().expect("it is kept");
     assert_eq!(resume.ids.len(), 1);
 }
+
+#[test]
+fn what_is_remembered_is_bounded_in_bytes() {
+    let resumes = Resumes::new();
+    for at in 0..100 {
+        let content = "x".repeat(1024 * 1024).into();
+        let messages = vec![Message::User(Prose { content, rest: Map::new() })];
+        resumes.remember(Resume { ids: vec![format!("call_{at}")], messages });
+    }
+    resumes.0.run_pending_tasks();
+    assert!(resumes.0.weighted_size() <= REMEMBERED, "{}", resumes.0.weighted_size());
+    assert!(resumes.0.entry_count() >= 32, "{}", resumes.0.entry_count());
+}
