@@ -156,7 +156,8 @@ impl AskModel {
             // a forced call is forced once: kept, it would never let the model answer
             turn.request.tool_choice = Some(ToolChoice::Auto);
         }
-        let scanner = (!turn.tools.is_empty())
+        // "none" is a promise to the client: text is not even looked at for calls
+        let scanner = (!turn.tools.is_empty() && turn.request.tool_choice != Some(ToolChoice::None))
             .then(|| Box::new(TextScanner::new(turn.text_formats).with_tools(turn.tools.specs())));
         Self { turn, scanner, round: Round::default() }
     }
@@ -252,13 +253,14 @@ impl AskModel {
 
     /// The answer is whole.
     pub fn finish(mut self, events: &mut Vec<ChatEvent>) -> Step {
-        let cut = self.round.finish == Some(FinishReason::Length);
+        let cut = matches!(self.round.finish, Some(FinishReason::Length | FinishReason::ContentFilter));
         self.flush(if cut { TextEnd::Cut } else { TextEnd::Clean }, events);
         let Self { mut turn, mut round, .. } = self;
         turn.usage += round.usage;
         turn.apart = !round.text.is_empty() && !round.text.ends_with(char::is_whitespace) || turn.apart;
         let runnable = round.calls.iter().any(|raw| raw.call.arguments.value().is_ok());
-        if turn.last || (cut && !runnable) {
+        let forbidden = turn.request.tool_choice == Some(ToolChoice::None);
+        if turn.last || forbidden || (cut && !runnable) {
             round.show_late(events);
             return Step::Done(turn.answer(&round, events));
         }
@@ -305,13 +307,20 @@ fn raw_call(call: TextCall) -> RawCall {
 impl Turn {
     /// Ends the turn with what the model said.
     fn answer(self: Box<Self>, round: &Round, events: &mut Vec<ChatEvent>) -> Done {
-        if self.last && !round.calls.is_empty() {
+        if !round.calls.is_empty() {
+            let why = match round.finish {
+                _ if self.last => format!("after the limit of {} rounds", self.limits.rounds),
+                Some(FinishReason::Length | FinishReason::ContentFilter) => {
+                    "in an answer that was cut off".to_owned()
+                }
+                _ => "although the request allows none".to_owned(),
+            };
+            let count = round.calls.len();
             events.push(ChatEvent::Notice(format!(
-                "the model wanted {} more tool call(s) after the limit of {} rounds; they were not run",
-                round.calls.len(),
-                self.limits.rounds
+                "the model wanted {count} tool call(s) {why}; nothing was run"
             )));
         }
+        self.tell_unread(round.malformed.iter().map(|malformed| malformed.problem.as_str()), events);
         let reason = match round.finish {
             Some(FinishReason::ToolCalls) | None => FinishReason::Stop,
             Some(reason) => reason,
@@ -323,6 +332,14 @@ impl Turn {
             stop_sequence: round.stop_sequence.clone(),
         });
         Done { resume: None }
+    }
+
+    /// Calls that could not be read, where the model is not asked again: nothing vanishes.
+    fn tell_unread<'a>(&self, problems: impl Iterator<Item = &'a str>, events: &mut Vec<ChatEvent>) {
+        for problem in problems {
+            events
+                .push(ChatEvent::Notice(format!("a tool call could not be read and was not run: {problem}")));
+        }
     }
 
     /// Tells the model that what looks like its calls could not be read, so that it can send them again.

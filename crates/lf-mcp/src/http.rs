@@ -100,6 +100,13 @@ pub(crate) struct Backend {
     base_url: Arc<str>,
 }
 
+/// Whether an error says that the request was turned away for its session, and so was not run: the code that SDKs use for
+/// it, the word in the text, or the TypeScript SDK's plain "Bad Request".
+fn names_session(code: i32, message: &str) -> bool {
+    let message = message.to_lowercase();
+    code == -32_001 || message.contains("session") || (code == -32_000 && message.starts_with("bad request"))
+}
+
 type HttpError = StreamableHttpError<reqwest::Error>;
 
 impl Backend {
@@ -184,14 +191,18 @@ impl StreamableHttpClient for Backend {
             Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut error), session))
                 if error.id.is_none() && request_id.is_some() =>
             {
-                if in_session {
+                // any other error may come after the work was done: sending it again would do it twice
+                if in_session && names_session(error.error.code.0, &error.error.message) {
                     return Err(self.note(StreamableHttpError::SessionExpired));
                 }
                 error.id = request_id;
                 StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session)
             }
             Err(StreamableHttpError::UnexpectedServerResponse(text))
-                if in_session && request_id.is_some() && text.starts_with("HTTP 400") =>
+                if in_session
+                    && request_id.is_some()
+                    && text.starts_with("HTTP 400")
+                    && names_session(0, &text) =>
             {
                 return Err(self.note(StreamableHttpError::SessionExpired));
             }

@@ -159,14 +159,19 @@ impl ProjectTools {
         }
         let listed = live.listed();
         let limits = (server.timeout, server.max_timeout);
+        let calling = live.call_it();
         let mut answer = live.link.call(&tool.name, arguments, limits, progress).await;
         if is_unknown_tool(&answer, &tool.name) {
-            if !refreshed_has(&live, server, tool, listed).await? {
-                return Err(unknown(tool));
-            }
-            // A protocol error means that nothing was run yet; a result may stand for work that was done.
-            if answer.is_err() {
-                answer = live.link.call(&tool.name, arguments, limits, progress).await;
+            drop(calling);
+            match (refreshed_has(&live, server, tool, listed).await, &answer) {
+                (Ok(false), _) => return Err(unknown(tool)),
+                // A protocol error means that nothing was run yet; a result may stand for work that was done.
+                (Ok(true), Err(_)) => {
+                    let _calling = live.call_it();
+                    answer = live.link.call(&tool.name, arguments, limits, progress).await;
+                }
+                (Err(error), Err(_)) => return Err(error),
+                (Ok(true) | Err(_), Ok(_)) => {}
             }
         }
         match answer {

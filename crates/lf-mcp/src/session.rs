@@ -64,6 +64,8 @@ pub(crate) struct Live {
     /// One refresh at a time; when the last one because of a change was.
     refresh: AsyncMutex<Option<Instant>>,
     in_flight: AtomicUsize,
+    /// Uses that are calls of tools.
+    calls: AtomicUsize,
     used: Mutex<Instant>,
     /// Set once the connection ended.
     ended: watch::Sender<Option<Failure>>,
@@ -243,6 +245,7 @@ impl Live {
             list: Mutex::new(list),
             refresh: AsyncMutex::new(None),
             in_flight: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
             ended: watch::Sender::new(None),
             given_up: CancellationToken::new(),
@@ -253,6 +256,12 @@ impl Live {
     pub(crate) fn use_it(self: &Arc<Self>) -> InUse {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
         InUse(self.clone())
+    }
+
+    /// Counts a running call for as long as the guard lives.
+    pub(crate) fn call_it(self: &Arc<Self>) -> Calling {
+        self.calls.fetch_add(1, Ordering::AcqRel);
+        Calling(self.clone())
     }
 
     /// Gives the connection up: the next use makes a new one.
@@ -302,13 +311,21 @@ impl Live {
             }
             *last_change = Some(Instant::now());
         }
-        match self.link.list(server, server.timeout, Some(&known)).await {
+        // a change that was not listed in the end is still to be listed
+        let mut pending = Pending { live: self, changed };
+        let listed = self.link.list(server, server.timeout, Some(&known)).await;
+        pending.changed &= listed.is_err();
+        match listed {
             Ok(list) => {
                 *self.list.lock().unwrap_or_else(PoisonError::into_inner) = list.clone();
                 Ok(list.tools)
             }
-            // Busy with a call, not dead: what it listed before still holds.
-            Err(AskError::Timeout(_)) if self.in_flight.load(Ordering::Acquire) > 0 => Ok(known.tools),
+            // Busy with a call, not dead: what it listed before still holds, also for those who wait here.
+            Err(AskError::Timeout(_)) if self.calls.load(Ordering::Acquire) > 0 => {
+                let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+                list.listed = Instant::now();
+                Ok(known.tools)
+            }
             Err(error) => {
                 if !matches!(error, AskError::Refused { .. }) {
                     self.give_up();
@@ -346,6 +363,29 @@ impl Live {
             // A call that runs longer than that is looked at again.
             sleep_until(until.max(Instant::now() + Duration::from_secs(1))).await;
         }
+    }
+}
+
+/// A refresh because of a change; dropped before it is done, the change is still there.
+struct Pending<'a> {
+    live: &'a Live,
+    changed: bool,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if self.changed {
+            self.live.link.signals.tools_changed();
+        }
+    }
+}
+
+/// A running call.
+pub(crate) struct Calling(Arc<Live>);
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -229,7 +229,7 @@ impl Ask {
             Ok(Err(error)) => return Err(self.unreachable(&error)),
             Err(_) => {
                 return Err(ModelError::Timeout {
-                    url: self.url.to_string(),
+                    url: self.shown.to_string(),
                     what: "begin its answer",
                     limit,
                 });

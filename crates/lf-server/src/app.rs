@@ -128,7 +128,11 @@ impl App {
         let parts: Vec<&str> = name.splitn(3, '/').collect();
         match (scope, &parts[..]) {
             (None, [namespace, project, model]) => {
-                let project = self.projects.find(namespace, project).map_err(|_| unknown(name))?;
+                let found = self.projects.find(namespace, project);
+                let project = found.map_err(|refusal| match refusal {
+                    Refusal::UnknownProject(_) => unknown(name),
+                    other => other,
+                })?;
                 self.model_of(project, model, unknown)
             }
             _ => Err(unknown(name)),

@@ -111,7 +111,7 @@ pub(crate) fn drive(
                         }
                     }
                     if late {
-                        yield ChatEvent::Failed(too_long(&drive));
+                        events.push(ChatEvent::Failed(too_long(&drive)));
                         break None;
                     }
                     run.finish(&mut events)
@@ -201,14 +201,18 @@ fn log_end(model: &str, event: &ChatEvent, elapsed: Duration) {
 #[derive(Clone)]
 pub(crate) struct Resumes(moka::sync::Cache<String, Arc<Resume>>);
 
-/// Bytes kept for clients that may come back; the oldest and least asked for go first.
+/// Bytes kept for clients that may come back; the oldest go first.
 const REMEMBERED: u64 = 64 * 1024 * 1024;
 const REMEMBERED_FOR: Duration = Duration::from_secs(3600);
 
 impl Resumes {
     pub(crate) fn new() -> Self {
         let cache = moka::sync::Cache::builder()
-            .weigher(|_, resume: &Arc<Resume>| u32::try_from(resume.size()).unwrap_or(u32::MAX))
+            .weigher(|_, resume: &Arc<Resume>| {
+                u32::try_from(resume.size() / resume.ids.len().max(1)).unwrap_or(u32::MAX)
+            })
+            // the default policy keeps what is old and often asked for; here the newest is what will be asked for
+            .eviction_policy(moka::policy::EvictionPolicy::lru())
             .max_capacity(REMEMBERED)
             .time_to_live(REMEMBERED_FOR)
             .build();

@@ -41,9 +41,16 @@ impl Hosts {
         }
     }
 
-    fn permits_origin(&self, origin: &str) -> bool {
+    /// A page of this machine, or of the very host that is asked.
+    fn permits_origin(&self, origin: &str, host: &str) -> bool {
         let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        rest.is_some_and(|host| !host.contains(['/', '?', '#', '@', '\\']) && self.permits(host))
+        rest.is_some_and(|from| {
+            let name = host_name(from);
+            let ours = name.eq_ignore_ascii_case(host_name(host))
+                || name.eq_ignore_ascii_case("localhost")
+                || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+            !from.contains(['/', '?', '#', '@', '\\']) && ours && self.permits(from)
+        })
     }
 }
 
@@ -95,7 +102,7 @@ fn refuse(hosts: &Hosts, request: &Request) -> Option<Response> {
         return answer(StatusCode::FORBIDDEN, &what);
     }
     let mut origins = headers.get_all(header::ORIGIN).iter();
-    if origins.all(|origin| origin.to_str().is_ok_and(|origin| hosts.permits_origin(origin))) {
+    if origins.all(|origin| origin.to_str().is_ok_and(|origin| hosts.permits_origin(origin, host))) {
         return None;
     }
     answer(StatusCode::FORBIDDEN, "requests from web pages of another origin are refused")
@@ -179,9 +186,12 @@ mod tests {
     #[test]
     fn an_origin_is_a_scheme_and_one_of_our_hosts() {
         let local = Hosts { bound: "127.0.0.1".to_owned(), loopback: true };
-        assert!(local.permits_origin("http://localhost:3000"));
+        assert!(local.permits_origin("http://localhost:3000", "127.0.0.1:1"));
+        let open = Hosts { bound: "farm.lan".to_owned(), loopback: false };
+        assert!(open.permits_origin("http://10.0.0.1:80", "10.0.0.1:14345"));
+        assert!(!open.permits_origin("http://203.0.113.5", "10.0.0.1:14345"));
         for origin in ["null", "file://", "https://evil.example", "http://localhost@evil.example"] {
-            assert!(!local.permits_origin(origin), "{origin}");
+            assert!(!local.permits_origin(origin, "localhost"), "{origin}");
         }
     }
 }

@@ -44,7 +44,7 @@ impl Caller {
 
     pub(crate) fn at(path: &str, request_id: String) -> Self {
         let face = match path {
-            path if path.ends_with("/chat/completions") || path.ends_with("/models") => Face::Chat,
+            path if path.ends_with("/chat/completions") || path.contains("/models") => Face::Chat,
             path if path.ends_with("/messages") || path.ends_with("/messages/count_tokens") => Face::Messages,
             _ => Face::Own,
         };

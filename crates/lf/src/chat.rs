@@ -139,6 +139,7 @@ struct Conversation<'a> {
 impl Conversation<'_> {
     /// One turn. What it added to the conversation is kept.
     async fn ask(&mut self, text: String, view: View, signals: &mut Signals) -> Result<Exit, Trouble> {
+        let before = self.messages.len();
         self.messages.push(Message::User(Prose { content: text.into(), rest: Map::new() }));
         let request = ChatRequest {
             model: self.model.clone(),
@@ -147,9 +148,16 @@ impl Conversation<'_> {
             stream: true,
             ..ChatRequest::default()
         };
-        let mut events = tokio::select! {
-            events = self.engine.events(request) => events?,
-            () = signals.next() => return Ok(Exit::Failure),
+        let events = tokio::select! {
+            events = self.engine.events(request) => events,
+            () = signals.next() => Err(Trouble::failure("stopped".to_owned())),
+        };
+        let mut events = match events {
+            Ok(events) => events,
+            Err(trouble) => {
+                self.messages.truncate(before);
+                return Err(trouble);
+            }
         };
         let mut transcript = Transcript::default();
         let mut terminal = Terminal::new();
@@ -184,7 +192,10 @@ impl Conversation<'_> {
             print_line(transcript.document())?;
         }
         let failed = stopped || transcript.failure.is_some();
-        if !stopped {
+        if failed {
+            // half a turn is no conversation: calls without results would spoil every later question
+            self.messages.truncate(before);
+        } else {
             self.messages.append(&mut transcript.messages);
         }
         Ok(if failed { Exit::Failure } else { Exit::Success })

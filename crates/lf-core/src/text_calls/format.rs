@@ -15,13 +15,13 @@ pub struct TextFormat {
     pub body: Body,
     /// Where its openers count.
     pub place: Place,
-    /// Blocks that hold reasoning, beside those of [`THINK`].
+    /// Blocks that hold reasoning, beside `<think>` and `<thinking>`.
     pub reasoning: &'static [Reasoning],
     /// Messages with headers, which say what their text is.
     pub channels: Option<&'static Channels>,
     /// Marks that mean nothing to a reader.
     pub dropped: &'static [&'static str],
-    /// What only the other side may say, beside [`INVENTED`].
+    /// What only the other side may say, beside what every format treats so.
     pub invented: &'static [Mark],
 }
 

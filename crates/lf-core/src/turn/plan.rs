@@ -114,9 +114,11 @@ fn plan_source(turn: &mut Turn, call: &ToolCall, tool: &Tool) -> Planned {
     let seen = turn.repeats.entry(key).or_insert(0);
     *seen += 1;
     let seen = *seen;
-    if seen >= turn.limits.repeat_calls {
+    // the first call is never a repetition, whatever the limit says
+    let limit = turn.limits.repeat_calls.max(2);
+    if seen >= limit {
         // a model that does not take no for an answer is asked for one
-        turn.last |= seen >= turn.limits.repeat_calls + 2;
+        turn.last |= seen >= limit + 2;
         let text = format!(
             "this is call number {seen} of `{}` with the same arguments in this turn; it was not run again. Use the \
              earlier result, or do something else.",
@@ -192,6 +194,7 @@ impl Turn {
             .map(|planned| planned.call.clone())
             .collect();
         let ids: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
+        self.tell_unread(self.unread.iter().map(String::as_str), events);
         events.push(ChatEvent::ClientCalls(calls));
         round.show_late(events);
         let rounds = self.rounds + 1;

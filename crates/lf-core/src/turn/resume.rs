@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::message::{Content, Message, Part, ToolCall};
+use crate::message::{Content, Message, Part, ToolCall, ToolResult};
 
 /// What a turn said and did before it handed calls to the client, and under which ids that client comes back.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,14 +53,41 @@ pub fn put_back(messages: &mut Vec<Message>, find: impl Fn(&str) -> Option<Arc<R
         return;
     }
     let mut whole = Vec::with_capacity(messages.len() + 8);
+    let mut seen: Vec<Arc<Resume>> = Vec::new();
     for message in messages.drain(..) {
         match known(&message) {
-            Some(resume) => whole.extend(resume.messages.iter().cloned()),
+            // the same turn, told in more than one message
+            Some(resume) if seen.iter().any(|seen| Arc::ptr_eq(seen, &resume)) => {}
+            Some(resume) => {
+                whole.extend(resume.messages.iter().cloned());
+                seen.push(resume);
+            }
             None => whole.push(message),
         }
     }
     *messages = whole;
     answer_in_order(messages);
+    answer_the_rest(messages);
+}
+
+/// A client that came back with only some of its calls: the others are answered, so that no call stays open.
+fn answer_the_rest(messages: &mut Vec<Message>) {
+    let mut at = 0;
+    while at < messages.len() {
+        let Message::Assistant(said) = &messages[at] else {
+            at += 1;
+            continue;
+        };
+        let calls = said.calls.clone();
+        at += 1;
+        for call in &calls {
+            match messages.get(at) {
+                Some(Message::Tool(result)) if result.call_id == call.id => {}
+                _ => messages.insert(at, Message::Tool(ToolResult::error(call, "the client gave no result"))),
+            }
+            at += 1;
+        }
+    }
 }
 
 /// Whether every call of a client's history has exactly one result, directly after the message that makes it, and every

@@ -247,7 +247,10 @@ fn a_call_cut_by_the_token_limit_ends_the_turn_and_does_not_run() {
         rest: Map::new(),
     });
     let (told, _, _) = play(setup(ToolCallStrategy::NativeApi), vec![vec![cut, end(FinishReason::Length)]]);
-    assert_eq!(told, "finished length 1\n");
+    assert_eq!(
+        told,
+        "notice the model wanted 1 tool call(s) in an answer that was cut off; nothing was run\nfinished length 1\n"
+    );
 }
 
 #[test]
@@ -288,6 +291,43 @@ fn a_forced_tool_choice_is_forced_once() {
     let (_, requests, _) = play(start, rounds);
     assert_eq!(requests[0].tool_choice, Some(ToolChoice::Required));
     assert_eq!(requests[1].tool_choice, Some(ToolChoice::Auto));
+}
+
+#[test]
+fn a_request_that_allows_no_tools_runs_none() {
+    let mut start = setup(ToolCallStrategy::NativeApi);
+    start.request.tool_choice = Some(ToolChoice::None);
+    let quoted = "<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>";
+    let rounds = vec![vec![text(quoted), weather("a", "Rome"), end(FinishReason::ToolCalls)]];
+    let (told, _, _) = play(start, rounds);
+    assert!(told.contains(&format!("text {quoted:?}")), "{told}");
+    assert!(told.contains("although the request allows none; nothing was run"), "{told}");
+    assert!(told.ends_with("finished stop 1\n") && !told.contains("start "), "{told}");
+}
+
+#[test]
+fn a_client_may_come_back_in_pieces_or_with_less() {
+    let call = |id: &str| ToolCall {
+        id: id.to_owned(),
+        name: "t".to_owned(),
+        arguments: Arguments::parse("{}"),
+        rest: Map::new(),
+    };
+    let said = |ids: &[&str]| {
+        let calls = ids.iter().map(|id| call(id)).collect();
+        Message::Assistant(AssistantMessage { calls, ..AssistantMessage::default() })
+    };
+    let result = |id: &str| Message::Tool(ToolResult::error(&call(id), "x"));
+    let messages = vec![said(&["a", "b", "s"]), result("s")];
+    let resume = Arc::new(Resume { ids: vec!["a".to_owned(), "b".to_owned()], messages });
+    let find = |id: &str| (id == "a" || id == "b").then(|| resume.clone());
+    for mut history in
+        [vec![said(&["a"]), result("a"), said(&["b"]), result("b")], vec![said(&["a"]), result("a")]]
+    {
+        put_back(&mut history, find);
+        assert_eq!(check_answers(&history), Ok(()));
+        assert_eq!(history.len(), 4, "one message with three calls, and their results: {history:?}");
+    }
 }
 
 #[test]

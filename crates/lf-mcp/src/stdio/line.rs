@@ -57,6 +57,10 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
             }
             self.reader.consume(taken);
             if found.is_some() {
+                if newline.is_some() {
+                    // the next line is another one
+                    self.skipping = None;
+                }
                 return Ok(Line::TooLong { id: found });
             }
             if newline.is_none() {

@@ -80,6 +80,25 @@ async fn a_forgotten_session_is_also_told_by_a_400_in_plain_text() {
     renews(|_| Reply::new(400, "text/plain", "Invalid session ID")).await;
 }
 
+#[tokio::test]
+async fn an_error_that_may_come_after_the_work_is_not_answered_by_calling_again() {
+    let failed = |_: &Request| {
+        let error =
+            json!({"jsonrpc": "2.0", "error": {"code": -32603, "message": "internal error"}, "id": null});
+        Reply::new(500, "application/json", error.to_string())
+    };
+    let peer = Peer::start(with_session(failed, 1)).await;
+    let pool = pool();
+    let tools = tools(&pool, http(&peer.url));
+    assert_eq!(names(&list(&tools).await), ["echo"]);
+    assert_eq!(text(call(&tools, "echo", json!({})).await), "called");
+    let outcome = call(&tools, "echo", json!({})).await;
+    assert!(outcome.is_err(), "{outcome:?}");
+    assert_eq!(peer.count("tools/call"), 2);
+    assert_eq!(peer.count("initialize"), 1);
+    pool.shutdown().await;
+}
+
 /// Why a server that answers everything like this is down.
 async fn down_with(reply: fn(&Request) -> Reply) -> (String, Option<String>) {
     let peer = Peer::start(reply).await;

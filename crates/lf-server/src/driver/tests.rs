@@ -225,5 +225,6 @@ fn what_is_remembered_is_bounded_in_bytes() {
     }
     resumes.0.run_pending_tasks();
     assert!(resumes.0.weighted_size() <= REMEMBERED, "{}", resumes.0.weighted_size());
+    assert!(resumes.0.contains_key("call_99"), "the newest is what a client comes back for");
     assert!(resumes.0.entry_count() >= 32, "{}", resumes.0.entry_count());
 }
