@@ -99,7 +99,7 @@ pub enum Part {
 /// The model's request to run a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// Never empty; unique within a turn.
+    /// Never empty once planned; unique within its round.
     pub id: String,
     /// The name as the model knows it (an exposed name).
     pub name: String,

@@ -203,7 +203,7 @@ impl Builder {
             exposed = with_hash(&exposed, &identity);
         }
         if self.entries.contains_key(&exposed) {
-            // the same tool declared twice: the first one stands
+            // the same tool declared a third time: its name and its hash are taken
             return;
         }
         let at = self.entries.len();

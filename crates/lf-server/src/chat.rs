@@ -10,7 +10,7 @@ use lf_core::model::ChatRequest;
 use lf_core::project::InlineTool;
 use lf_core::text_calls::{self, TextFormat};
 use lf_core::tool_set::Target;
-use lf_core::turn::{Setup, check_answers, put_back, start};
+use lf_core::turn::{Setup, answer_in_order, check_answers, put_back, start};
 use lf_core::{
     Catalogue, ChatEvent, Content, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolResult,
     ToolSet, ToolSource,
@@ -92,6 +92,7 @@ impl App {
     ) -> Result<Vec<Message>, Refusal> {
         check_answers(&given)
             .map_err(|message| Refusal::BadRequest { message, param: Some("messages".to_owned()) })?;
+        answer_in_order(&mut given);
         let ids = given.iter().filter_map(|message| match message {
             Message::Assistant(said) => Some(said.calls.iter().map(|call| call.id.clone())),
             _ => None,
