@@ -109,7 +109,8 @@ impl Asked {
             }
             _ => None,
         });
-        let mut offers: Vec<Offer> = request.tools.iter().map(Offer::of).collect();
+        let allowed = request.tool_choice != Some(lf_core::ToolChoice::None);
+        let mut offers: Vec<Offer> = request.tools.iter().filter(|_| allowed).map(Offer::of).collect();
         let prompted = if offers.is_empty() { offers_in_prompt(&request.messages) } else { Vec::new() };
         let in_text = !prompted.is_empty();
         offers.extend(prompted);

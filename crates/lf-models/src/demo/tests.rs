@@ -121,3 +121,16 @@ fn prose_is_no_sum_and_no_wish() {
         assert_eq!(wishes(text).iter().filter(|wish| matches!(wish, Wish::Sum(_))).count(), 0, "{text}");
     }
 }
+
+#[test]
+fn a_request_that_allows_no_tools_gets_words() {
+    let request = ModelRequest {
+        messages: vec![user("read a.txt")],
+        tools: files().into(),
+        tool_choice: Some(lf_core::ToolChoice::None),
+        ..ModelRequest::default()
+    };
+    let deltas = answer(&request);
+    assert!(deltas.iter().any(|delta| matches!(delta, ModelDelta::Text(_))), "{deltas:?}");
+    assert!(!deltas.iter().any(|delta| matches!(delta, ModelDelta::Call(_))), "{deltas:?}");
+}
