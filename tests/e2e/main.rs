@@ -9,6 +9,8 @@
 
 mod cancelling;
 mod configuration;
+mod every_dialect;
+mod failover;
 mod http_surface;
 mod lifecycle;
 mod misbehaving_servers;

@@ -28,7 +28,8 @@ fn metadata() -> Metadata {
 }
 
 fn is_test(path: &Path) -> bool {
-    path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests")
+    let named = path.file_stem().is_some_and(|name| name.to_string_lossy().ends_with("_tests"));
+    named || path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests")
 }
 
 /// Every file of the checkout that is not made by a tool.

@@ -171,12 +171,17 @@ pub fn document(model: Value, base_url: &str, servers: &[Value]) -> Value {
     });
     let Value::Object(model) = model else { panic!("a model is a mapping") };
     entry.as_object_mut().expect("made above").extend(model);
+    document_of(&[entry], servers)
+}
+
+/// The document of a project with these models, the first of which is its default.
+pub fn document_of(models: &[Value], servers: &[Value]) -> Value {
     json!({
         "version": "v1",
         "name": "demo",
         "namespace": "default",
         "mcp": {"servers": servers},
-        "runtime": {"default_model": "assistant", "models": [entry]},
+        "runtime": {"default_model": models[0]["name"], "models": models},
     })
 }
 

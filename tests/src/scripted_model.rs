@@ -1,10 +1,20 @@
-//! An OpenAI-compatible upstream on loopback that says what it is told to, and checks every request it gets.
+//! An upstream on loopback that says what it is told to, and checks every request it gets. It speaks five APIs on one port;
+//! a request's path says which ([`Wire`]), and a script is the same for all.
 
+mod asked;
+mod chat;
 mod check;
+mod gemini;
+mod memory;
+mod messages;
+mod ollama;
+mod received;
 mod render;
 mod reply;
+mod responses;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +26,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use axum::serve::ListenerExt;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -23,50 +34,31 @@ use tokio::sync::oneshot;
 use crate::runtime::{block_on, spawn};
 use crate::wait::eventually;
 
-pub use check::{offered_tools, rounds_so_far};
+pub use asked::{Asked, Called, Said, Tool};
+pub use received::{Received, offered_tools, rounds_so_far};
 pub use reply::{Answer, Call, End, Reply};
+pub use wire::Wire;
 
-/// What came in.
-#[derive(Clone, Debug)]
-pub struct Received {
-    pub method: String,
-    /// With the query.
-    pub path: String,
-    pub headers: HeaderMap,
-    /// `null` where the body is no JSON.
-    pub body: Value,
-}
+use check::Raw;
+use memory::Memory;
+use render::Asking;
 
-impl Received {
-    /// The messages of the request.
-    pub fn messages(&self) -> &[Value] {
-        self.body["messages"].as_array().map_or(&[], Vec::as_slice)
-    }
-
-    /// The result for a call id, as text.
-    pub fn result_of(&self, call_id: &str) -> Option<String> {
-        let message = self.messages().iter().find(|message| message["tool_call_id"] == call_id)?;
-        Some(match &message["content"] {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        })
-    }
-
-    /// Names of the tools offered through the API's `tools`.
-    pub fn tool_names(&self) -> Vec<String> {
-        let tools = self.body["tools"].as_array().map_or(&[][..], Vec::as_slice);
-        tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).map(str::to_owned).collect()
-    }
-}
-
-type Script = Box<dyn FnMut(usize, &Value) -> Option<Reply> + Send>;
+type Script = Box<dyn FnMut(usize, &Received) -> Option<Reply> + Send>;
 
 struct Shared {
     script: Mutex<Script>,
     received: Mutex<Vec<Received>>,
     violations: Mutex<Vec<String>>,
+    memory: Mutex<Memory>,
     asked: AtomicUsize,
     aborted: AtomicUsize,
+}
+
+impl Shared {
+    fn violates(&self, number: usize, problems: impl IntoIterator<Item = String>) {
+        let problems = problems.into_iter().map(|problem| format!("request {number}: {problem}"));
+        self.violations.lock().unwrap().extend(problems);
+    }
 }
 
 /// A running upstream; it ends with this value.
@@ -90,24 +82,35 @@ impl ScriptedModel {
 
     /// A rule that makes the reply from the number of the request (from 0) and its body.
     pub fn start_with(script: impl FnMut(usize, &Value) -> Option<Reply> + Send + 'static) -> Self {
-        block_on(Self::listen("127.0.0.1:0", Box::new(script)))
+        Self::start_at("127.0.0.1:0", script)
+    }
+
+    /// A rule that makes the reply from the request alone, whatever API it came through.
+    pub fn start_by(mut script: impl FnMut(&Received) -> Option<Reply> + Send + 'static) -> Self {
+        block_on(Self::listen("127.0.0.1:0", Box::new(move |_, received| script(received))))
     }
 
     /// As [`ScriptedModel::start_with`], on this address.
     pub fn start_at(
         address: &str,
-        script: impl FnMut(usize, &Value) -> Option<Reply> + Send + 'static,
+        mut script: impl FnMut(usize, &Value) -> Option<Reply> + Send + 'static,
     ) -> Self {
-        block_on(Self::listen(address, Box::new(script)))
+        block_on(Self::listen(address, Box::new(move |number, received| script(number, &received.body))))
     }
 
     async fn listen(address: &str, script: Script) -> Self {
         let listener = TcpListener::bind(address).await.expect("an address for the scripted model");
         let address = listener.local_addr().expect("the address of a bound listener");
+        // Else each answer waits for the acknowledgement of its head, which the other side puts off for 40 ms.
+        let listener = listener.tap_io(|connection| {
+            // A connection that is gone already needs nothing.
+            let _ = connection.set_nodelay(true);
+        });
         let shared = Arc::new(Shared {
             script: Mutex::new(script),
             received: Mutex::default(),
             violations: Mutex::default(),
+            memory: Mutex::default(),
             asked: AtomicUsize::new(0),
             aborted: AtomicUsize::new(0),
         });
@@ -122,9 +125,14 @@ impl ScriptedModel {
         Self { address, shared, stop: Some(stop), scripted: None }
     }
 
-    /// With `/v1`, as a `base_url` is written.
+    /// With `/v1`, as the `base_url` of an OpenAI-compatible API is written.
     pub fn base_url(&self) -> String {
-        format!("http://{}/v1", self.address)
+        self.url("/v1")
+    }
+
+    /// With this path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
     }
 
     /// Every request so far.
@@ -172,8 +180,13 @@ impl ScriptedModel {
         }
     }
 
+    /// The rules that requests broke so far.
+    pub fn violations(&self) -> Vec<String> {
+        self.shared.violations.lock().unwrap().clone()
+    }
+
     fn check(&self) {
-        let violations = self.shared.violations.lock().unwrap();
+        let violations = self.violations();
         assert!(violations.is_empty(), "the model was sent what it must not be:\n{}", violations.join("\n"));
     }
 }
@@ -217,30 +230,41 @@ async fn answer(
     body: Bytes,
 ) -> Response {
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
-    shared.received.lock().unwrap().push(Received {
-        method: method.to_string(),
-        path: uri.to_string(),
-        headers,
-        body: request.clone(),
-    });
+    let wire = Wire::of(&uri.to_string()).filter(|_| method == Method::POST);
+    let path = uri.to_string();
+    let (asked, mut problems) = wire
+        .map(|wire| check::read(wire, &Raw { path: &path, headers: &headers, body: &request }))
+        .unwrap_or_default();
+    let received = Received { method: method.to_string(), path, headers, body: request, wire, asked };
+    shared.received.lock().unwrap().push(received.clone());
     if method == Method::GET {
-        return axum::Json(json!({"object": "list", "data": [{"id": "scripted", "object": "model"}]}))
-            .into_response();
+        return models();
     }
     let mut watch = Watch { shared: shared.clone(), done: false };
     let number = shared.asked.fetch_add(1, Ordering::SeqCst);
-    let problems = check::problems(&request);
-    shared
-        .violations
-        .lock()
-        .unwrap()
-        .extend(problems.into_iter().map(|problem| format!("request {number}: {problem}")));
-    let reply = (shared.script.lock().unwrap())(number, &request);
+    let Some(wire) = wire else {
+        shared.violates(number, [format!("there is no API at {method} {}", received.path)]);
+        watch.done();
+        return (StatusCode::NOT_FOUND, Body::from("no such path")).into_response();
+    };
+    problems.extend(shared.memory.lock().unwrap().problems(wire, &received.asked));
+    shared.violates(number, problems);
+    let reply = (shared.script.lock().unwrap())(number, &received);
     let Some(reply) = reply else {
-        let problem = format!("request {number}: nothing is scripted for it: {request}");
-        shared.violations.lock().unwrap().push(problem);
+        shared.violates(number, [format!("nothing is scripted for it: {}", received.body)]);
         watch.done();
         return (StatusCode::INTERNAL_SERVER_ERROR, Body::from("the script has ended")).into_response();
     };
-    render::respond(reply, &request, watch).await
+    let asking = Asking { number, body: &received.body, asked: &received.asked };
+    render::respond(reply, wire, &asking, &shared.memory, watch).await
+}
+
+/// A list of models that every API's clients can read.
+fn models() -> Response {
+    let list = json!({
+        "object": "list",
+        "data": [{"id": "scripted", "object": "model", "type": "model"}],
+        "models": [{"name": "scripted", "model": "scripted"}],
+    });
+    axum::Json(list).into_response()
 }

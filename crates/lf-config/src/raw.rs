@@ -284,6 +284,9 @@ pub struct RawModel {
     /// The kind of API behind it.
     #[schemars(required)]
     pub provider: Option<RawProvider>,
+    /// How its API speaks, where the provider has more than one way. Default: the provider's own; `chat_completions` for
+    /// `openai`, `ollama`, `universal` and `lemonade`.
+    pub api: Option<RawApi>,
     /// The provider's name for the model. Only `demo` needs none.
     #[schemars(length(min = 1))]
     pub model: Option<String>,
@@ -313,8 +316,9 @@ pub struct RawModel {
     pub extra_body: Option<Map<String, Value>>,
     /// Bounds for one turn.
     pub limits: Option<RawLimits>,
-    /// Models to ask when this one fails. Understood but not acted on yet.
-    #[schemars(extend("x-later" = true, "uniqueItems" = true))]
+    /// Models to ask, in this order, when this one cannot be reached, is limiting requests, or fails before its answer
+    /// begins. Their own `fallback` is not followed.
+    #[schemars(extend("uniqueItems" = true))]
     pub fallback: Option<Vec<String>>,
     /// Understood but not acted on yet.
     #[schemars(extend("x-later" = true))]
@@ -367,6 +371,21 @@ pub enum RawProvider {
     Demo,
     /// A recorded conversation.
     Replay,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RawApi {
+    /// OpenAI Chat Completions and everything that follows it.
+    ChatCompletions,
+    /// OpenAI Responses.
+    Responses,
+    /// Anthropic Messages.
+    Messages,
+    /// Gemini.
+    GenerateContent,
+    /// Ollama's own `/api/chat`.
+    Ollama,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]

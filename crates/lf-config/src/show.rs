@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lf_core::project::{Model, Project, ToolCallStrategy, Transport};
+use lf_core::model::Dialect;
+use lf_core::project::{Model, Project, Provider, ToolCallStrategy, Transport};
 use serde_json::{Map, Value as Json, json};
 
 use crate::node::Node;
@@ -74,6 +75,11 @@ fn fill_model(model: &mut Map<String, Json>, resolved: &Model) {
             ToolCallStrategy::Auto => "auto",
         }),
     );
+    if !matches!(resolved.provider, Provider::Demo | Provider::Replay)
+        && let Some(api) = api(resolved.dialect)
+    {
+        fill(model, "api", json!(api));
+    }
     if let Some(format) = &resolved.tool_call_format {
         fill(model, "tool_call_format", json!(format));
     }
@@ -90,6 +96,18 @@ fn fill_model(model: &mut Map<String, Json>, resolved: &Model) {
             "repeat_calls": limits.repeat_calls,
         }),
     );
+}
+
+/// As the file says it.
+fn api(dialect: Dialect) -> Option<&'static str> {
+    Some(match dialect {
+        Dialect::OpenaiChat => "chat_completions",
+        Dialect::OpenaiResponses => "responses",
+        Dialect::Anthropic => "messages",
+        Dialect::Gemini => "generate_content",
+        Dialect::Ollama => "ollama",
+        Dialect::AiSdk => return None,
+    })
 }
 
 fn fill(entry: &mut Map<String, Json>, key: &str, value: Json) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::message::{ToolCall, ToolResult};
-use crate::model::{FinishReason, ModelError, Usage};
+use crate::model::{FinishReason, ModelError, Native, Usage};
 use crate::tool::{ToolProgress, ToolRef};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -13,8 +13,14 @@ pub enum ChatEvent {
         turn: String,
         model: String,
     },
+    /// From here on another model answers, because the one before could not.
+    Answering {
+        model: String,
+    },
     Text(String),
     Reasoning(String),
+    /// Something only clients of one dialect understand, at its place in the answer.
+    Native(Native),
     /// The server runs this call; the client has nothing to do. `tool` is `None` for a tool that does not exist.
     CallStarted {
         call: ToolCall,

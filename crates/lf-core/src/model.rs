@@ -49,6 +49,17 @@ pub struct ToolSpec {
     pub rest: Map<String, Value>,
 }
 
+impl ToolSpec {
+    /// Key of `rest` in declarations that only one dialect can say: a kind of tool that its models know without a
+    /// schema.
+    pub const NATIVE: &'static str = "$native";
+
+    /// Whether only the client's own dialect can say this declaration, so that other models cannot be shown the tool.
+    pub fn is_native(&self) -> bool {
+        self.rest.contains_key(Self::NATIVE)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolChoice {
     Auto,
@@ -67,6 +78,13 @@ pub enum ModelDelta {
     /// `id` is empty where the upstream sent none.
     Call(ToolCall),
     Usage(Usage),
+    /// For the person who asks, not of the model's: what of the request could not be sent to it.
+    Notice(String),
+    /// Something that only the model's own dialect has, at its place in the answer.
+    Native(Native),
+    /// Fields that must come back with this message ([`crate::AssistantMessage::rest`]): sealed reasoning, item ids, …
+    /// Told at most once, before the finish.
+    State(Map<String, Value>),
     /// The last delta of an answer that ended as the dialect says it must.
     Finish {
         reason: FinishReason,
@@ -74,6 +92,30 @@ pub enum ModelDelta {
         /// The stop sequence that ended the text, where it is known.
         stop_sequence: Option<String>,
     },
+}
+
+/// A piece of an answer that only one dialect has, as it came: for clients that speak the same one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Native {
+    pub dialect: Dialect,
+    pub item: Value,
+}
+
+/// One model API's wire format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// OpenAI Chat Completions and everything that follows it.
+    OpenaiChat,
+    /// OpenAI Responses.
+    OpenaiResponses,
+    /// Anthropic Messages.
+    Anthropic,
+    /// Gemini `generateContent` and `streamGenerateContent`.
+    Gemini,
+    /// Ollama's own `/api/chat`.
+    Ollama,
+    /// The event stream of the Vercel AI SDK: read, never asked.
+    AiSdk,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +144,8 @@ pub struct Usage {
     pub output: u64,
     /// Part of `input` that came from the upstream's cache.
     pub cached: u64,
+    /// Part of `input` that was written to the upstream's cache, where it counts that.
+    pub cache_written: u64,
     /// Part of `output` that was reasoning.
     pub reasoning: u64,
 }
@@ -111,6 +155,7 @@ impl std::ops::AddAssign for Usage {
         self.input = self.input.saturating_add(other.input);
         self.output = self.output.saturating_add(other.output);
         self.cached = self.cached.saturating_add(other.cached);
+        self.cache_written = self.cache_written.saturating_add(other.cache_written);
         self.reasoning = self.reasoning.saturating_add(other.reasoning);
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::Secret;
 use crate::message::Role;
+use crate::model::Dialect;
 
 /// One project.
 #[derive(Debug, Clone)]
@@ -139,6 +140,8 @@ pub struct Model {
     pub name: String,
     pub description: Option<String>,
     pub provider: Provider,
+    /// How its API speaks.
+    pub dialect: Dialect,
     /// The upstream's name for it.
     pub model: String,
     /// Without a trailing slash; the provider's default where the file is silent. Empty for `demo`.
@@ -158,6 +161,8 @@ pub struct Model {
     /// Merged over the request's fields; the file wins.
     pub extra_body: Map<String, Value>,
     pub limits: Limits,
+    /// Keys of [`Project::models`]: who answers when this one cannot, in order.
+    pub fallback: Vec<String>,
 }
 
 impl Model {
@@ -172,6 +177,7 @@ impl Model {
             name: name.into(),
             description: None,
             provider,
+            dialect: provider.dialect(),
             model: model.into(),
             base_url: base_url.into(),
             api_key: None,
@@ -183,6 +189,7 @@ impl Model {
             parameters: Map::new(),
             extra_body: Map::new(),
             limits: Limits::default(),
+            fallback: Vec::new(),
         }
     }
 }
@@ -210,6 +217,17 @@ impl Provider {
         Self::Demo,
         Self::Replay,
     ];
+
+    /// How its API speaks where the file does not say.
+    pub fn dialect(self) -> Dialect {
+        match self {
+            Self::Anthropic => Dialect::Anthropic,
+            Self::Gemini => Dialect::Gemini,
+            Self::Openai | Self::Ollama | Self::Universal | Self::Lemonade | Self::Demo | Self::Replay => {
+                Dialect::OpenaiChat
+            }
+        }
+    }
 
     pub fn name(self) -> &'static str {
         match self {

@@ -14,7 +14,8 @@ pub const OPENING: &str = "<tool>";
 /// concerns tools: the first system message (or a new one) gets the tools, calls and results become text.
 pub fn as_text(request: &ModelRequest) -> ModelRequest {
     let mut messages = messages_as_text(&request.messages);
-    let offered = request.tool_choice != Some(ToolChoice::None) && !request.tools.is_empty();
+    let offered =
+        request.tool_choice != Some(ToolChoice::None) && !request.tools.iter().all(ToolSpec::is_native);
     if offered {
         add_to_system(&mut messages, &instructions(&request.tools, request.tool_choice.as_ref()));
     }
@@ -29,7 +30,7 @@ fn instructions(tools: &[ToolSpec], choice: Option<&ToolChoice>) -> String {
         "You may call one or more tools to assist with the user query.\n\
          You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n",
     );
-    for tool in tools {
+    for tool in tools.iter().filter(|tool| !tool.is_native()) {
         let function = json!({
             "name": tool.name,
             "description": tool.description.as_deref().unwrap_or_default(),

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::event::ChatEvent;
 use crate::message::{AssistantMessage, Content, Message, Prose, ToolCall};
@@ -15,14 +16,16 @@ use crate::prompting;
 use crate::text_calls::{Piece, TextCall, TextEnd, TextFormat, TextScanner};
 use crate::tool_set::ToolSet;
 
+mod other_ways;
 mod output;
 mod plan;
 mod resume;
 mod run;
 
+pub use other_ways::{Rescue, StandIn};
 pub use output::result_for_model;
 pub use plan::{Planned, PlannedCall};
-pub use resume::{Resume, answer_in_order, check_answers, put_back};
+pub use resume::{Resume, answer_in_order, check_answers, put_back, size_of};
 pub use run::RunTools;
 
 /// What a turn starts from. Messages, parameters and tool choice are the client's, already put together with the
@@ -39,6 +42,8 @@ pub struct Setup {
     /// The dialects in which the model may write calls as text.
     pub text_formats: &'static [TextFormat],
     pub limits: Limits,
+    /// The most calls that this program runs in the turn, where the client has set a limit.
+    pub calls_left: Option<u64>,
 }
 
 /// What the driver does next.
@@ -52,6 +57,9 @@ pub enum Step {
 /// The turn is over; its last event has been told.
 #[derive(Debug)]
 pub struct Done {
+    /// What the turn added to the conversation: each round's message, the results, the answer. Empty for a turn that
+    /// failed.
+    pub said: Arc<[Message]>,
     /// What has to be put back when the client returns with the results of its own calls.
     pub resume: Option<Resume>,
 }
@@ -67,8 +75,13 @@ struct Turn {
     tools: ToolSet,
     prompted: bool,
     may_switch: bool,
+    /// The upstream was asked again because of a call of the model's that it could not read.
+    rescued: bool,
+    /// What the adapter had to say.
+    noticed: Vec<String>,
     text_formats: &'static [TextFormat],
     limits: Limits,
+    calls_left: Option<u64>,
     /// Finished rounds, the last answer not counted.
     rounds: u32,
     /// No tools are offered any more: this ask is for the answer.
@@ -95,8 +108,11 @@ pub fn start(setup: Setup, events: &mut Vec<ChatEvent>) -> AskModel {
         tools: setup.tools,
         prompted: setup.strategy == ToolCallStrategy::PromptBased,
         may_switch: setup.strategy == ToolCallStrategy::Auto,
+        rescued: false,
+        noticed: Vec::new(),
         text_formats: setup.text_formats,
         limits: setup.limits,
+        calls_left: setup.calls_left,
         rounds: 0,
         last: false,
         usage: Usage::default(),
@@ -126,6 +142,10 @@ struct Round {
     finish: Option<FinishReason>,
     stop_sequence: Option<String>,
     usage: Usage,
+    /// A piece of the answer has come.
+    begun: bool,
+    /// What must come back with the message.
+    state: serde_json::Map<String, serde_json::Value>,
     /// Text after a call: it is shown after the call, once it is known who runs it.
     late: String,
 }
@@ -156,9 +176,7 @@ impl AskModel {
             // a forced call is forced once: kept, it would never let the model answer
             turn.request.tool_choice = Some(ToolChoice::Auto);
         }
-        // "none" is a promise to the client: text is not even looked at for calls
-        let scanner = (!turn.tools.is_empty() && turn.request.tool_choice != Some(ToolChoice::None))
-            .then(|| Box::new(TextScanner::new(turn.text_formats).with_tools(turn.tools.specs())));
+        let scanner = turn.scanner();
         Self { turn, scanner, round: Round::default() }
     }
 
@@ -173,7 +191,9 @@ impl AskModel {
 
     /// Takes a piece of the answer.
     pub fn push(&mut self, delta: ModelDelta, events: &mut Vec<ChatEvent>) {
+        self.round.begun |= !matches!(delta, ModelDelta::Notice(_));
         match delta {
+            ModelDelta::Notice(text) => self.turn.notice(text, events),
             ModelDelta::Text(text) => match &mut self.scanner {
                 Some(scanner) => {
                     let pieces = scanner.push(&text);
@@ -184,6 +204,8 @@ impl AskModel {
             ModelDelta::Reasoning(text) => self.reason(text, events),
             ModelDelta::Call(call) => self.round.calls.push(RawCall { call, server: None }),
             ModelDelta::Usage(usage) => self.round.usage = usage,
+            ModelDelta::Native(native) => events.push(ChatEvent::Native(native)),
+            ModelDelta::State(state) => self.round.state.extend(state),
             ModelDelta::Finish { reason, stop_sequence, .. } => {
                 self.round.finish = Some(reason);
                 self.round.stop_sequence = stop_sequence;
@@ -225,30 +247,12 @@ impl AskModel {
         }
     }
 
-    /// Whether the same ask can be made again with the tools told in the prompt: the strategy is `auto`, nothing of
-    /// the answer has been seen, and the upstream says that the model has no tools.
-    pub fn switch_to_prompt(&mut self, error: &ModelError) -> bool {
-        let ModelError::Rejected { message, .. } = error else { return false };
-        let message = message.to_lowercase();
-        let untouched =
-            self.round.text.is_empty() && self.round.reasoning.is_empty() && self.round.calls.is_empty();
-        let about_tools = message.contains("tool") || message.contains("function");
-        let refused = ["support", "enable", "unrecognized", "unknown", "not allowed", "extra inputs"]
-            .iter()
-            .any(|word| message.contains(word));
-        if !(self.turn.may_switch && !self.turn.prompted && untouched && about_tools && refused) {
-            return false;
-        }
-        self.turn.prompted = true;
-        true
-    }
-
     /// The answer could not be had, or broke off: nothing of it runs, and the turn is over.
     pub fn fail(mut self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
         self.flush(TextEnd::Cut, events);
         self.round.show_late(events);
         events.push(ChatEvent::Failed(error));
-        Done { resume: None }
+        Done { said: [].into(), resume: None }
     }
 
     /// The answer is whole.
@@ -262,7 +266,7 @@ impl AskModel {
         let forbidden = turn.request.tool_choice == Some(ToolChoice::None);
         if turn.last || forbidden || (cut && !runnable) {
             round.show_late(events);
-            return Step::Done(turn.answer(&round, events));
+            return Step::Done(turn.answer(round, events));
         }
         if !round.calls.is_empty() {
             let calls = std::mem::take(&mut round.calls);
@@ -270,7 +274,7 @@ impl AskModel {
             return plan::plan(turn, round, calls, events);
         }
         if round.malformed.is_empty() {
-            return Step::Done(turn.answer(&round, events));
+            return Step::Done(turn.answer(round, events));
         }
         turn.report_malformed(round);
         Step::AskModel(Self::new(turn))
@@ -305,8 +309,22 @@ fn raw_call(call: TextCall) -> RawCall {
 }
 
 impl Turn {
+    /// Said once in a turn, however many rounds it has.
+    fn notice(&mut self, text: String, events: &mut Vec<ChatEvent>) {
+        if !self.noticed.contains(&text) {
+            self.noticed.push(text.clone());
+            events.push(ChatEvent::Notice(text));
+        }
+    }
+
+    fn scanner(&self) -> Option<Box<TextScanner>> {
+        // "none" is a promise to the client: text is not even looked at for calls
+        (!self.tools.is_empty() && self.request.tool_choice != Some(ToolChoice::None))
+            .then(|| Box::new(TextScanner::new(self.text_formats).with_tools(self.tools.specs())))
+    }
+
     /// Ends the turn with what the model said.
-    fn answer(self: Box<Self>, round: &Round, events: &mut Vec<ChatEvent>) -> Done {
+    fn answer(mut self: Box<Self>, mut round: Round, events: &mut Vec<ChatEvent>) -> Done {
         if !round.calls.is_empty() {
             let why = match round.finish {
                 _ if self.last => format!("after the limit of {} rounds", self.limits.rounds),
@@ -329,9 +347,15 @@ impl Turn {
             reason,
             usage: self.usage,
             rounds: self.rounds + 1,
-            stop_sequence: round.stop_sequence.clone(),
+            stop_sequence: round.stop_sequence.take(),
         });
-        Done { resume: None }
+        self.request.messages.push(Message::Assistant(AssistantMessage {
+            content: round.text.into(),
+            reasoning: some_text(round.reasoning),
+            rest: round.state,
+            ..AssistantMessage::default()
+        }));
+        Done { said: self.request.messages.split_off(self.given).into(), resume: None }
     }
 
     /// Calls that could not be read, where the model is not asked again: nothing vanishes.

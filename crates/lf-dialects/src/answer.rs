@@ -4,6 +4,7 @@
 mod state;
 mod stops;
 
+pub use lf_core::model::Dialect;
 use lf_core::{ModelDelta, ModelError, ToolCall};
 
 use self::state::SHOWN_BYTES;
@@ -12,25 +13,10 @@ use self::stops::StopCutter;
 use crate::assemble::Ending;
 use crate::openai_chat::upstream_error;
 use crate::sse::{LineDecoder, SseDecoder, SseEvent, TooLarge};
-use crate::{ai_sdk, anthropic_messages, gemini, ollama, openai_chat};
+use crate::{ai_sdk, anthropic_messages, gemini, ollama, openai_chat, openai_responses};
 
 /// A whole answer that was not streamed.
 const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
-
-/// One model API's wire format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
-    /// OpenAI Chat Completions and everything that follows it.
-    OpenaiChat,
-    /// Anthropic Messages.
-    Anthropic,
-    /// Gemini `generateContent` and `streamGenerateContent`.
-    Gemini,
-    /// Ollama's own `/api/chat`.
-    Ollama,
-    /// The event stream of the Vercel AI SDK.
-    AiSdk,
-}
 
 /// Reads one answer, streamed or whole, incrementally. Text and reasoning come out at once; calls, usage and the
 /// finish come out at the end. After an error nothing more comes out: no call of a broken answer may run.
@@ -259,6 +245,7 @@ impl AnswerDecoder {
         let answer = &mut self.answer;
         match self.dialect {
             Dialect::OpenaiChat => openai_chat::read_chunk(answer, data, deltas),
+            Dialect::OpenaiResponses => openai_responses::read_event(answer, data, deltas),
             Dialect::Anthropic => anthropic_messages::read_event(answer, data, deltas),
             Dialect::Gemini => gemini::read_chunk(answer, data, deltas),
             Dialect::Ollama => ollama::read_line(answer, data, deltas),

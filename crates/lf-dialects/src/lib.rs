@@ -14,6 +14,8 @@ pub mod openai_chat;
 
 pub mod anthropic_messages;
 
+pub mod openai_responses;
+
 mod gemini;
 
 mod ollama;
@@ -21,5 +23,7 @@ mod ollama;
 mod ai_sdk;
 
 pub mod schema;
+
+pub mod upstream;
 
 pub use answer::{AnswerDecoder, Dialect};

@@ -1,6 +1,6 @@
 //! OpenAI Chat Completions, both ways.
 //!
-//! Upstream side: [`encode_request`] and [`crate::AnswerDecoder`]. Served side: [`decode_request`], [`ChunkEncoder`]
+//! Upstream side: [`crate::upstream`] and [`crate::AnswerDecoder`]. Served side: [`decode_request`], [`ChunkEncoder`]
 //! for a streamed answer, [`Completion`] for a whole one. Errors: [`error_body`] reads an upstream's,
 //! [`error_reply`] and its neighbours write ours.
 
@@ -20,7 +20,8 @@ pub use errors::{
 };
 pub(crate) use reply::lf_event;
 pub use reply::{ChunkEncoder, Completion, LfEvents, models};
-pub use request::{CallIds, EncodeOptions, encode_request, stops_to_cut};
+pub use request::CallIds;
+pub(crate) use request::{encode, tools};
 pub use served::{RequestError, ViewOptions, decode_request};
 pub(crate) use served::{body_object, boolean};
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::anthropic_messages::ANTHROPIC_ONLY;
 
+pub(crate) use gemini::own_name as own_name_at_gemini;
 pub(crate) use root::object_schema;
 
 /// Whose rules a declaration must keep.
@@ -33,14 +34,10 @@ impl SchemaTarget {
         }
     }
 
-    /// A name this API takes; one that it takes already stays as it is.
+    /// A name this API takes, made of the name alone.
     pub fn name(self, name: &str) -> String {
         let name = fit_name(name);
-        match name.bytes().next() {
-            Some(byte) if byte.is_ascii_alphabetic() || byte == b'_' => name,
-            _ if self == Self::Gemini => fit_name(&format!("_{name}")),
-            _ => name,
-        }
+        if self == Self::Gemini { gemini::name(name) } else { name }
     }
 }
 
@@ -72,6 +69,42 @@ pub fn tool_for(target: SchemaTarget, spec: &ToolSpec) -> Value {
 pub(crate) fn openai_parameters(spec: &ToolSpec) -> Value {
     let schema = object_schema(&spec.schema);
     if spec.rest.get("strict") == Some(&Value::Bool(true)) { strict::strict(schema) } else { schema }
+}
+
+/// The schema for Ollama's `parameters`. Ollama reads it into a structure of its own and forgets references, `oneOf`,
+/// `allOf` and `const` below the root, and refuses the request where a schema is `true`: those are written out.
+pub(crate) fn ollama_parameters(schema: &Value) -> Value {
+    let root = object_schema(schema);
+    let mut written = for_ollama(&root, &root);
+    if written != root
+        && let Value::Object(written) = &mut written
+    {
+        // nothing refers to them any more
+        written.shift_remove("$defs");
+        written.shift_remove("definitions");
+    }
+    written
+}
+
+fn for_ollama(schema: &Value, document: &Value) -> Value {
+    let Value::Object(object) = schema else { return Map::new().into() };
+    if ["$ref", "oneOf", "allOf", "const"].iter().any(|key| object.contains_key(*key)) {
+        return gemini::written_out(schema, document);
+    }
+    let mut out = object.clone();
+    for (key, value) in &mut out {
+        match (key.as_str(), value) {
+            ("properties", Value::Object(named)) => {
+                named.values_mut().for_each(|below| *below = for_ollama(below, document));
+            }
+            ("anyOf", Value::Array(list)) => {
+                list.iter_mut().for_each(|below| *below = for_ollama(below, document));
+            }
+            ("items", items) => *items = for_ollama(items, document),
+            _ => {}
+        }
+    }
+    out.into()
 }
 
 /// Whether a schema is already in the form that strict mode demands, so that asking for it changes nothing.

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::failure::{Failure, excerpt};
+use crate::secrets::Secrets;
 use crate::spawn::{self, Launch, Process};
 use crate::sse::SseTransport;
 use crate::stdio::StdioTransport;
@@ -52,7 +53,6 @@ pub(crate) struct Connection {
     /// Resolves when the library's task for this connection is over.
     closed: Shared<BoxFuture<'static, ()>>,
     process: Option<Process>,
-    secrets: Vec<String>,
 }
 
 impl Connection {
@@ -63,25 +63,23 @@ impl Connection {
         surroundings: &Surroundings,
     ) -> Result<(Self, ToolList), Failure> {
         let deadline = Instant::now() + server.startup_timeout;
-        let secrets = secrets(server);
-        let opened = Box::pin(Self::try_open(server, surroundings, deadline)).await;
-        opened.map_err(|failure| failure.scrubbed(&secrets))
+        let secrets = Arc::new(Secrets::of(server, &surroundings.environment));
+        let opened = Box::pin(Self::try_open(server, surroundings, deadline, secrets.clone())).await;
+        opened.map_err(|failure| secrets.failure(&failure))
     }
 
     async fn try_open(
         server: &McpServer,
         surroundings: &Surroundings,
         deadline: Instant,
+        secrets: Arc<Secrets>,
     ) -> Result<(Self, ToolList), Failure> {
-        let signals = Arc::new(Signals::default());
+        let signals = Arc::new(Signals::new(secrets.clone()));
         let mut process = None;
         let handshake = match &server.transport {
             Kind::Stdio(stdio) => {
-                let (child, stdin, stdout) = spawn::spawn(
-                    &launch(stdio, surroundings, secrets(server)),
-                    &surroundings.tracker,
-                    &server.name,
-                )?;
+                let (child, stdin, stdout) =
+                    spawn::spawn(&launch(stdio, surroundings, secrets), &surroundings.tracker, &server.name)?;
                 let transport = StdioTransport::new(stdout, stdin, signals.clone());
                 let shaking = Box::pin(handshake(transport, &signals, deadline));
                 let shaken = unless_exited(process.insert(child), shaking).await;
@@ -104,11 +102,14 @@ impl Connection {
             Ok(running) => running,
             Err(broken) => return Err(explain(broken, process, server.startup_timeout).await),
         };
-        let link = Link::new(&running, signals, surroundings.tracker.clone());
-        let secrets = secrets(server);
+        let base_url = match &server.transport {
+            Kind::Stdio(_) => "",
+            Kind::Http(http) | Kind::Sse(http) => &http.base_url,
+        };
+        let link = Link::new(&running, signals, surroundings.tracker.clone(), base_url);
         let closing = running.cancellation_token();
         let closed = running.waiting().map(drop).boxed().shared();
-        let mut connection = Self { link, closing, closed, process, secrets };
+        let mut connection = Self { link, closing, closed, process };
         let left = deadline.saturating_duration_since(Instant::now());
         let listing = connection.link.list(server, left, None);
         let listed = match &mut connection.process {
@@ -118,7 +119,7 @@ impl Connection {
         match listed {
             Ok(tools) => {
                 if let Some(process) = &connection.process {
-                    process.remember_descendants();
+                    process.remember_descendants().await;
                 }
                 Ok((connection, tools))
             }
@@ -156,13 +157,13 @@ impl Connection {
             return self.describe_exit(status).await;
         }
         let failure = self.link.signals.trouble();
-        failure.unwrap_or_else(|| Failure::new("the server closed the connection")).scrubbed(&self.secrets)
+        failure.unwrap_or_else(|| Failure::new("the server closed the connection"))
     }
 
     async fn describe_exit(&self, status: Option<std::process::ExitStatus>) -> Failure {
         let ending = status.map_or_else(|| "ended".to_owned(), spawn::ending);
         let Some(process) = &self.process else { return Failure::new(ending) };
-        with_lines(Failure::new(ending), &process.last_lines().await).scrubbed(&self.secrets)
+        with_lines(Failure::new(ending), &process.last_lines().await)
     }
 
     /// Closes politely, then by force; at most 8 s, 6 of them for a child that ignores everything.
@@ -192,7 +193,7 @@ impl Surroundings {
     }
 }
 
-fn launch(stdio: &StdioServer, surroundings: &Surroundings, secrets: Vec<String>) -> Launch {
+fn launch(stdio: &StdioServer, surroundings: &Surroundings, secrets: Arc<Secrets>) -> Launch {
     Launch {
         command: stdio.command.clone(),
         args: stdio.args.iter().map(|arg| arg.expose().into()).collect(),
@@ -201,20 +202,6 @@ fn launch(stdio: &StdioServer, surroundings: &Surroundings, secrets: Vec<String>
         own_program: surroundings.program.clone(),
         secrets,
     }
-}
-
-/// Values that no message may show. Short ones are left: `1` or `true` would blank out half of every message.
-fn secrets(server: &McpServer) -> Vec<String> {
-    const SHORTEST: usize = 8;
-    let values = match &server.transport {
-        Kind::Stdio(stdio) => &stdio.env,
-        Kind::Http(http) | Kind::Sse(http) => &http.headers,
-    };
-    let exposed = values.iter().flat_map(|(_, value)| {
-        let value = value.expose();
-        [Some(value), value.split_once(' ').map(|(_, credentials)| credentials)]
-    });
-    exposed.flatten().filter(|value| value.len() >= SHORTEST).map(str::to_owned).collect()
 }
 
 async fn handshake<T: Transport<RoleClient> + 'static>(

@@ -21,15 +21,6 @@ impl Failure {
     pub(crate) fn hinted(reason: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { reason: reason.into(), hint: Some(hint.into()) }
     }
-
-    /// Replaces every secret value in both texts.
-    pub(crate) fn scrubbed(mut self, secrets: &[String]) -> Self {
-        for secret in secrets {
-            self.reason = self.reason.replace(secret.as_str(), "[secret]");
-            self.hint = self.hint.map(|hint| hint.replace(secret.as_str(), "[secret]"));
-        }
-        self
-    }
 }
 
 impl fmt::Display for Failure {

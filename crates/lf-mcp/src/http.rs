@@ -1,8 +1,9 @@
 //! HTTP: the one client that every remote server is reached with, and the streamable HTTP transport over it.
 
+mod describe;
+
 use std::collections::HashMap;
 use std::error::Error as StdError;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use futures_util::stream::BoxStream;
 use http::{HeaderName, HeaderValue, StatusCode};
 use lf_core::project::HttpServer;
 use reqwest::redirect::{Attempt, Policy};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
@@ -19,9 +20,12 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
+use tokio::time::sleep;
 
 use crate::failure::{Failure, excerpt};
-use crate::tap::Signals;
+use crate::tap::{MAX_UNREACHED, Signals};
+use describe::describe;
+pub(crate) use describe::{describe_request, describe_status, not_mcp};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Same-origin 307 and 308 only.
@@ -30,8 +34,9 @@ const MAX_REDIRECTS: usize = 5;
 const MAX_EVENT: usize = 16 * 1024 * 1024;
 /// Calls to one server at the same time, over all turns; the library's own limit of 16 would let slow ones block.
 const MAX_CONCURRENT: usize = 256;
-/// Characters shown of a body that is no answer.
-const SHOWN_BODY: usize = 200;
+/// Before the second and third connect of one request: a server that restarts, or whose backlog was full, is there again.
+const CONNECT_PAUSES: [Duration; MAX_UNREACHED - 1] =
+    [Duration::from_millis(100), Duration::from_millis(400)];
 
 /// Builds the client. A rustls provider must have been installed in the process.
 pub(crate) fn client() -> Result<reqwest::Client, Failure> {
@@ -109,20 +114,65 @@ fn names_session(code: i32, message: &str) -> bool {
 
 type HttpError = StreamableHttpError<reqwest::Error>;
 
+/// Whether no connection was made, so that the server does not know of the request.
+fn is_unsent(error: &HttpError) -> bool {
+    matches!(error, StreamableHttpError::Client(error) if error.is_connect())
+}
+
+/// What a request over this transport failed with, and whether it was not even sent; `None` for other transports.
+pub(crate) fn failure_of(error: &(dyn StdError + 'static), base_url: &str) -> Option<(Failure, bool)> {
+    let error = error.downcast_ref::<HttpError>()?;
+    Some((describe(error, base_url), is_unsent(error)))
+}
+
 impl Backend {
     fn note(&self, error: HttpError) -> HttpError {
         if matches!(error, StreamableHttpError::SessionExpired) {
             // Behind the new session may be a new server: what it lists must be asked anew.
             self.signals.tools_changed();
         } else {
-            self.signals.note(describe(&error, &self.base_url));
-        }
-        if let StreamableHttpError::Client(error) = &error
-            && error.is_connect()
-        {
-            self.signals.dead.cancel();
+            self.signals.note(&describe(&error, &self.base_url));
         }
         error
+    }
+
+    /// Posts, and again after a failed connect: nothing was run then. Not the opening of a session, which its owner
+    /// repeats with a backoff, nor notifications, which nobody waits for.
+    async fn post(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+        max_sse_event_size: usize,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let is_repeated = matches!(
+            &message,
+            JsonRpcMessage::Request(request) if !matches!(request.request, ClientRequest::InitializeRequest(_))
+        );
+        let mut pauses = CONNECT_PAUSES.iter().filter(|_| is_repeated);
+        loop {
+            let posting = self.client.post_message_with_max_sse_event_size(
+                uri.clone(),
+                message.clone(),
+                session_id.clone(),
+                auth_header.clone(),
+                custom_headers.clone(),
+                max_sse_event_size,
+            );
+            match posting.await {
+                Err(error) if is_unsent(&error) => {
+                    self.signals.unreached();
+                    let Some(pause) = pauses.next() else { return Err(error) };
+                    sleep(*pause).await;
+                }
+                posted => {
+                    self.signals.reached();
+                    return posted;
+                }
+            }
+        }
     }
 
     fn watched(
@@ -130,10 +180,9 @@ impl Backend {
         stream: BoxStream<'static, Result<Sse, SseError>>,
     ) -> BoxStream<'static, Result<Sse, SseError>> {
         let signals = self.signals.clone();
-        let noting = stream.inspect(move |item| {
-            if let Err(error) = item {
-                signals.note(Failure::new(format!("the answer broke off: {error}")));
-            }
+        let noting = stream.inspect(move |item| match item {
+            Ok(_) => signals.reached(),
+            Err(error) => signals.note(&Failure::new(format!("the answer broke off: {error}"))),
         });
         noting.boxed()
     }
@@ -175,17 +224,8 @@ impl StreamableHttpClient for Backend {
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        let posted = self
-            .client
-            .post_message_with_max_sse_event_size(
-                uri,
-                message,
-                session_id,
-                auth_header,
-                custom_headers,
-                max_sse_event_size,
-            )
-            .await;
+        let posted =
+            self.post(uri, message, session_id, auth_header, custom_headers, max_sse_event_size).await;
         let response = match posted {
             // Servers of the TypeScript SDK answer a session they do not know with 400, most without an id.
             Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut error), session))
@@ -249,133 +289,16 @@ impl StreamableHttpClient for Backend {
             )
             .await;
         // That a server has no such stream is not trouble; that it cannot be reached is.
-        opened.map_err(|error| match &error {
-            StreamableHttpError::Client(cause) if cause.is_connect() => self.note(error),
-            _ => error,
+        opened.map_err(|error| {
+            if !is_unsent(&error) {
+                return error;
+            }
+            let error = self.note(error);
+            self.signals.unreached();
+            error
         })
     }
 }
 
-fn describe(error: &HttpError, base_url: &str) -> Failure {
-    match error {
-        StreamableHttpError::Client(error) => describe_request(error, base_url),
-        StreamableHttpError::AuthRequired(_) => needs_credentials(StatusCode::UNAUTHORIZED),
-        StreamableHttpError::InsufficientScope(_) => needs_credentials(StatusCode::FORBIDDEN),
-        StreamableHttpError::HttpStatus(error) => {
-            describe_status(StatusCode::from_u16(error.status).unwrap_or_default(), "")
-        }
-        StreamableHttpError::UnexpectedServerResponse(text) => match parse_status(text) {
-            Some((status, body)) => describe_status(status, body),
-            None => Failure::new(format!("answered unexpectedly: {}", excerpt(text, SHOWN_BODY))),
-        },
-        StreamableHttpError::UnexpectedContentType(kind) => not_mcp(kind.as_deref()),
-        StreamableHttpError::ReservedHeaderConflict(name) => Failure::hinted(
-            format!("header `{name}` is set by the protocol itself"),
-            "remove it from `headers`",
-        ),
-        other => Failure::new(excerpt(&other.to_string(), SHOWN_BODY)),
-    }
-}
-
-/// The library reports other statuses as text that begins with "HTTP 404 Not Found: ".
-fn parse_status(text: &str) -> Option<(StatusCode, &str)> {
-    let rest = text.strip_prefix("HTTP ")?;
-    let status = StatusCode::from_bytes(rest.get(..3)?.as_bytes()).ok()?;
-    Some((status, rest.split_once(": ").map_or("", |(_, body)| body)))
-}
-
-pub(crate) fn describe_status(status: StatusCode, body: &str) -> Failure {
-    match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => needs_credentials(status),
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Failure::hinted(
-            format!("answered {status} at its `base_url`"),
-            "check the path of `base_url` and whether the server speaks `http` or the older `sse` transport",
-        ),
-        status if status.is_redirection() => Failure::hinted(
-            format!("answered {status}: it redirects elsewhere"),
-            "set `base_url` to the place it redirects to",
-        ),
-        status => {
-            let body = excerpt(body, SHOWN_BODY);
-            let said = if body.is_empty() { String::new() } else { format!(": {body}") };
-            Failure::new(format!("answered {status}{said}"))
-        }
-    }
-}
-
-fn needs_credentials(status: StatusCode) -> Failure {
-    let said =
-        if status == StatusCode::FORBIDDEN { "refuses these credentials" } else { "needs credentials" };
-    Failure::hinted(
-        format!("answered {status}: it {said}"),
-        "set `headers`, such as `Authorization: 'Bearer ${env:API_TOKEN}'`, to what the server expects",
-    )
-}
-
-pub(crate) fn not_mcp(kind: Option<&str>) -> Failure {
-    let kind = kind.map_or("no content type".to_owned(), |kind| format!("`{}`", excerpt(kind, 64)));
-    Failure::hinted(
-        format!("answered with {kind} instead of MCP"),
-        "check `base_url`: this looks like a web page or another API",
-    )
-}
-
-/// Why a request got no answer at all.
-pub(crate) fn describe_request(error: &reqwest::Error, base_url: &str) -> Failure {
-    let place = place(base_url);
-    let cause = innermost_io(error);
-    match cause.map(io::Error::kind) {
-        Some(io::ErrorKind::ConnectionRefused) => Failure::hinted(
-            format!("Connection refused: nothing listens at {place}"),
-            "start the server, or correct `base_url`",
-        ),
-        Some(io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe) => {
-            Failure::new(format!("the connection to {place} was cut off"))
-        }
-        _ if error.is_timeout() => Failure::hinted(
-            format!("no connection to {place} within {} s", CONNECT_TIMEOUT.as_secs()),
-            "check the host, the network and any firewall on the way",
-        ),
-        _ if chain(error).contains("dns error") => Failure::hinted(
-            format!("the host of {place} was not found"),
-            "check the host name in `base_url` and the network",
-        ),
-        _ if error.is_builder() => Failure::hinted(
-            format!("`{}` cannot be requested", excerpt(&place, SHOWN_BODY)),
-            "`base_url` must be an http or https URL",
-        ),
-        _ => Failure::new(format!("no answer from {place}: {}", excerpt(&chain(error), SHOWN_BODY))),
-    }
-}
-
-/// The URL without what may be secret in it.
-fn place(base_url: &str) -> String {
-    let Ok(mut url) = url::Url::parse(base_url) else { return base_url.to_owned() };
-    url.set_query(None);
-    url.set_fragment(None);
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.into()
-}
-
-fn innermost_io<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
-    let mut found = None;
-    let mut current = Some(error);
-    while let Some(error) = current {
-        found = error.downcast_ref::<io::Error>().or(found);
-        current = error.source();
-    }
-    found
-}
-
-/// The causes below the outermost error, whose text may hold the URL.
-fn chain(error: &reqwest::Error) -> String {
-    let mut parts = Vec::new();
-    let mut current = error.source();
-    while let Some(error) = current {
-        parts.push(error.to_string());
-        current = error.source();
-    }
-    parts.dedup();
-    if parts.is_empty() { "the request failed".to_owned() } else { parts.join(": ") }
-}
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@
 
 mod failure;
 
+mod secrets;
+
 mod spawn;
 
 mod tap;

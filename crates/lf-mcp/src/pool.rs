@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use lf_core::McpServer;
 use lf_core::project::Disabled;
 use lf_core::tool::Tool;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,6 +20,10 @@ use crate::session::{Live, Session, State, Unready};
 
 /// For everything to be taken down: closed stdin and SIGTERM have their graces within this.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(9);
+
+/// How long one chat waits for a server that is still starting and is not `required`: a first start through `npx` or
+/// `uvx` usually takes 5 to 20 s. The start itself has the server's `startup_timeout`.
+const LIST_WAIT: Duration = Duration::from_secs(20);
 
 /// What a pool works with.
 #[derive(Debug, Clone)]
@@ -32,16 +36,20 @@ pub struct PoolOptions {
     pub idle: Duration,
     /// How long a tool list is served before it is asked for again.
     pub list_ttl: Duration,
+    /// How long a listing of tools waits for a server that is still starting and is not `required`. The start goes on
+    /// in the background, for a later listing.
+    pub list_wait: Duration,
 }
 
 impl PoolOptions {
-    /// Sessions close after an hour without use; tool lists hold for five minutes.
+    /// Sessions close after an hour without use; tool lists hold for five minutes; a listing waits 20 s for a start.
     pub fn new(environment: Vec<(String, String)>, program: PathBuf) -> Self {
         Self {
             environment,
             program,
             idle: Duration::from_secs(60 * 60),
             list_ttl: Duration::from_secs(5 * 60),
+            list_wait: LIST_WAIT,
         }
     }
 }
@@ -102,6 +110,7 @@ struct Pool {
     closing: CancellationToken,
     idle: Duration,
     list_ttl: Duration,
+    list_wait: Duration,
 }
 
 impl SessionPool {
@@ -119,6 +128,7 @@ impl SessionPool {
             closing: CancellationToken::new(),
             idle: options.idle,
             list_ttl: options.list_ttl,
+            list_wait: options.list_wait,
         }))
     }
 
@@ -164,23 +174,33 @@ impl SessionPool {
         self.sessions().clear();
         let tracker = &self.0.surroundings.tracker;
         tracker.close();
-        if tokio::time::timeout(SHUTDOWN_LIMIT, tracker.wait()).await.is_err() {
+        if timeout(SHUTDOWN_LIMIT, tracker.wait()).await.is_err() {
             tracing::warn!("MCP sessions did not end in time");
         }
     }
 
-    /// The live connection to a server and its tools, started if needed.
-    pub(crate) async fn connect(
-        &self,
-        server: &Arc<McpServer>,
-    ) -> Result<(Arc<Live>, Arc<Vec<Tool>>), Failure> {
-        let live = self.live(server).await?;
+    /// The tools of a server, for a chat: one that is still starting is waited for only as long as it is worth it.
+    /// The start goes on in the background.
+    pub(crate) async fn tools_for_chat(&self, server: &Arc<McpServer>) -> Result<Arc<Vec<Tool>>, Failure> {
+        if server.required {
+            return self.tools_of(server).await;
+        }
+        let wait = self.0.list_wait;
+        match timeout(wait, self.live(server)).await {
+            Ok(live) => self.listed(&live?, server).await,
+            Err(_) => Err(Failure::new(format!("still starting after {wait:?}"))),
+        }
+    }
+
+    /// The tools of a server, started if needed.
+    pub(crate) async fn tools_of(&self, server: &Arc<McpServer>) -> Result<Arc<Vec<Tool>>, Failure> {
+        self.listed(&self.live(server).await?, server).await
+    }
+
+    async fn listed(&self, live: &Arc<Live>, server: &McpServer) -> Result<Arc<Vec<Tool>>, Failure> {
         let _in_use = live.use_it();
         let tools = live.tools(server, self.0.list_ttl).await;
-        match tools {
-            Ok(tools) => Ok((live, tools)),
-            Err(error) => Err(live.link.failure_of(error, "`tools/list`")),
-        }
+        tools.map_err(|error| live.link.failure_of(error, "`tools/list`"))
     }
 
     /// The live connection to a server, started if needed.

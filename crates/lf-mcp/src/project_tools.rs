@@ -77,7 +77,7 @@ impl ProjectTools {
     /// Starts every server that is not running and lists its tools, then reports. As long as the slowest start takes;
     /// dropping the future leaves the starts running.
     pub async fn probe(&self) -> Vec<ServerReport> {
-        join_all(self.servers.values().flatten().map(|server| self.pool.connect(server))).await;
+        join_all(self.servers.values().flatten().map(|server| self.pool.tools_of(server))).await;
         self.reports()
     }
 
@@ -133,10 +133,7 @@ impl ProjectTools {
             required,
         };
         let server = self.server(name).map_err(|failure| down(failure, false))?;
-        match self.pool.connect(server).await {
-            Ok((_, tools)) => Ok(tools),
-            Err(failure) => Err(down(failure, server.required)),
-        }
+        self.pool.tools_for_chat(server).await.map_err(|failure| down(failure, server.required))
     }
 
     async fn run(
@@ -234,7 +231,8 @@ async fn tool_error(error: AskError, tool: &ToolRef, live: &Arc<Live>) -> ToolEr
             let reason = live.reason().await.reason;
             ToolError::Lost { server, tool: name, reason }
         }
-        AskError::Unsent(failure) => ToolError::Lost { server, tool: name, reason: failure.reason },
+        AskError::Unsent(failure) => ToolError::Down { server, reason: failure.reason },
+        AskError::Broken(failure) => ToolError::Lost { server, tool: name, reason: failure.reason },
         AskError::Refused { message, code } => ToolError::Refused { server, message, code },
         AskError::TooLarge(limit) => ToolError::TooLarge { tool: name, limit },
     }

@@ -320,8 +320,11 @@ impl Live {
                 *self.list.lock().unwrap_or_else(PoisonError::into_inner) = list.clone();
                 Ok(list.tools)
             }
-            // Busy with a call, not dead: what it listed before still holds, also for those who wait here.
-            Err(AskError::Timeout(_)) if self.calls.load(Ordering::Acquire) > 0 => {
+            // Busy with a call or out of reach for a moment: what it listed before still holds, also for those who
+            // wait here, and the calls go on.
+            Err(AskError::Timeout(_) | AskError::Unsent(_) | AskError::Broken(_) | AskError::TooLarge(_))
+                if self.calls.load(Ordering::Acquire) > 0 =>
+            {
                 let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
                 list.listed = Instant::now();
                 Ok(known.tools)

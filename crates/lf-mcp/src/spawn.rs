@@ -13,16 +13,19 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use crate::failure::Failure;
+use crate::secrets::Secrets;
 pub(crate) use environment::child_environment;
 use environment::{LookupError, lookup};
 use tail::Tail;
@@ -34,6 +37,12 @@ const STDIN_GRACE: Duration = Duration::from_secs(2);
 const TERM_GRACE: Duration = Duration::from_secs(3);
 /// For the kernel to hand over the status of a killed process.
 const REAP_GRACE: Duration = Duration::from_secs(1);
+/// For one look through `/proc` and the signals that follow from it; it goes on afterwards, in its own thread.
+const SCAN_LIMIT: Duration = Duration::from_secs(1);
+/// For killed orphans to be gone. One that the kernel holds on to is left to it.
+const ORPHAN_LIMIT: Duration = Duration::from_secs(1);
+/// Between two looks for them.
+const ORPHAN_PAUSE: Duration = Duration::from_millis(2);
 
 /// What to start.
 pub(crate) struct Launch {
@@ -44,16 +53,18 @@ pub(crate) struct Launch {
     pub(crate) cwd: PathBuf,
     /// Our own executable, which `command: lf` stands for.
     pub(crate) own_program: PathBuf,
-    /// Values that no log may show.
-    pub(crate) secrets: Vec<String>,
+    /// What no log and no message may show.
+    pub(crate) secrets: Arc<Secrets>,
 }
 
-/// A running child and everything it started. Dropping it kills them all, without a runtime.
+/// A running child and everything it started. Dropping it kills the child's group at once and the rest in a thread
+/// that may block, or in place where there is no runtime.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
     leader: Pid,
     tail: Tail,
+    tracker: TaskTracker,
 }
 
 /// Starts a child. The failure says what is missing: the program, the permission or the directory.
@@ -85,7 +96,7 @@ pub(crate) fn spawn(
     })
     .map_err(|error: io::Error| spawn_failure(&error, &launch.command, &program))?;
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let mut process = Process { child, leader, tail: Tail::default() };
+    let mut process = Process { child, leader, tail: Tail::default(), tracker: tracker.clone() };
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(Failure::new("its pipes could not be opened"));
     };
@@ -95,8 +106,8 @@ pub(crate) fn spawn(
 
 impl Process {
     /// Notes which processes belong to this child now, so that one that leaves the group later is still found.
-    pub(crate) fn remember_descendants(&self) {
-        remember(self.leader);
+    pub(crate) async fn remember_descendants(&self) {
+        self.aside(|leader| drop(remember(leader))).await;
     }
 
     /// Waits for the child itself to end. Dropping the future changes nothing.
@@ -109,30 +120,52 @@ impl Process {
         self.tail.last_lines().await
     }
 
-    /// Ends the child and all it started, at most 6 s after its stdin was closed by the caller.
+    /// Ends the child and all it started, at most 6 s after its stdin was closed by the caller, and what its looks
+    /// through `/proc` take. Dropping the future kills them.
     pub(crate) async fn stop(mut self) {
-        remember(self.leader);
+        self.remember_descendants().await;
         if tokio::time::timeout(STDIN_GRACE, self.child.wait()).await.is_err() {
-            remember(self.leader);
-            signal_tree(self.leader, Signal::SIGTERM);
+            self.aside(|leader| signal_tree(leader, Signal::SIGTERM)).await;
             let _ = tokio::time::timeout(TERM_GRACE, self.child.wait()).await;
         }
-        kill_tree(self.leader);
+        self.aside(kill_tree).await;
         let _ = tokio::time::timeout(REAP_GRACE, self.child.wait()).await;
+    }
+
+    /// Runs what reads `/proc` in a thread that may block, and waits for it within [`SCAN_LIMIT`].
+    async fn aside(&self, work: impl FnOnce(Pid) + Send + 'static) {
+        let leader = self.leader;
+        let _ = tokio::time::timeout(SCAN_LIMIT, self.tracker.spawn_blocking(move || work(leader))).await;
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        kill_tree(self.leader);
-        with_registry(|registry| {
-            registry.remove(&self.leader.as_raw());
-            // With no server left, every orphan is one that a server left behind.
-            if registry.is_empty() {
-                kill_orphans();
-            }
-        });
+        // Gone already is fine.
+        let _ = killpg(self.leader, Signal::SIGKILL);
+        let remains = Remains(self.leader);
+        match Handle::try_current() {
+            Ok(runtime) => drop(self.tracker.spawn_blocking_on(move || drop(remains), &runtime)),
+            Err(_) => drop(remains),
+        }
         self.tail.end();
+    }
+}
+
+/// What a child left behind. Killed when dropped, so also by a runtime that shuts down and does not get to it.
+struct Remains(Pid);
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        kill_tree(self.0);
+        let is_last = with_registry(|registry| {
+            registry.remove(&self.0.as_raw());
+            registry.is_empty()
+        });
+        // With no server left, every orphan is one that a server left behind.
+        if is_last {
+            kill_orphans(While::NoServerRuns);
+        }
     }
 }
 
@@ -153,7 +186,7 @@ pub fn kill_all() {
     for leader in leaders {
         kill_tree(Pid::from_raw(leader));
     }
-    kill_orphans();
+    kill_orphans(While::Exiting);
 }
 
 /// How a child ended, such as "exited with status 1" or "was killed by SIGKILL".
@@ -195,21 +228,49 @@ fn signal_tree(leader: Pid, signal: Signal) {
     }
 }
 
-/// Kills and reaps our children that nobody started here. Their own children become ours in turn.
-fn kill_orphans() {
-    const PASSES: usize = 8;
+/// When orphans are looked for.
+#[derive(Clone, Copy, PartialEq)]
+enum While {
+    /// Every orphan is one that a server left behind, until another server is started.
+    NoServerRuns,
+    /// No child of ours shall be left.
+    Exiting,
+}
+
+/// Kills and reaps our children that nobody started here, within [`ORPHAN_LIMIT`]. Their own children become ours in
+/// turn. Blocks.
+fn kill_orphans(when: While) {
     let Some(earlier) = ADOPTING.get() else { return };
-    for _ in 0..PASSES {
+    let end = Instant::now() + ORPHAN_LIMIT;
+    let mut killed: Vec<Pid> = Vec::new();
+    loop {
+        // In this order: a child that is started after the look is not in it, one that was started before is
+        // registered by the time the lock is free.
         let mut orphans = tree::children_of_ours();
         orphans.retain(|member| !earlier.contains(member));
-        if orphans.is_empty() {
+        with_registry(|registry| {
+            if when == While::NoServerRuns && !registry.is_empty() {
+                orphans.clear();
+            }
+            for member in &orphans {
+                let pid = Pid::from_raw(member.pid);
+                let _ = kill(pid, Signal::SIGKILL);
+                if !killed.contains(&pid) {
+                    killed.push(pid);
+                }
+            }
+        });
+        // Reaped here, as nobody else waits for them; never waited for, as a process can take its time to die.
+        killed.retain(|pid| {
+            matches!(
+                waitpid(*pid, Some(WaitPidFlag::WNOHANG)),
+                Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)
+            )
+        });
+        if (killed.is_empty() && orphans.is_empty()) || Instant::now() >= end {
             return;
         }
-        for member in orphans {
-            let pid = Pid::from_raw(member.pid);
-            let _ = kill(pid, Signal::SIGKILL);
-            let _ = waitpid(pid, None);
-        }
+        std::thread::sleep(ORPHAN_PAUSE);
     }
 }
 

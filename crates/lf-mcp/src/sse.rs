@@ -32,8 +32,12 @@ const EVENT_STREAM: &str = "text/event-stream";
 
 /// Why a message was not accepted.
 #[derive(Debug, Error)]
-#[error("{0}")]
-pub(crate) struct SseError(Failure);
+#[error("{failure}")]
+pub(crate) struct SseError {
+    pub(crate) failure: Failure,
+    /// No connection was made: the server does not know of the message.
+    pub(crate) is_unsent: bool,
+}
 
 pub(crate) struct SseTransport {
     client: reqwest::Client,
@@ -111,13 +115,13 @@ impl Transport<RoleClient> for SseTransport {
         let request = self.client.post(self.endpoint.clone()).headers(headers).json(&item);
         let (base_url, signals) = (self.base_url.clone(), self.signals.clone());
         async move {
-            let failure = match request.timeout(POST_TIMEOUT).send().await {
+            let (failure, is_unsent) = match request.timeout(POST_TIMEOUT).send().await {
                 Ok(response) if response.status().is_success() => return Ok(()),
-                Ok(response) => describe_status(response.status(), ""),
-                Err(error) => describe_request(&error, &base_url),
+                Ok(response) => (describe_status(response.status(), ""), false),
+                Err(error) => (describe_request(&error, &base_url), error.is_connect()),
             };
-            signals.note(failure.clone());
-            Err(SseError(failure))
+            signals.note(&failure);
+            Err(SseError { failure, is_unsent })
         }
     }
 
@@ -127,7 +131,7 @@ impl Transport<RoleClient> for SseTransport {
             let event = match self.events.next().await? {
                 Ok(event) => event,
                 Err(error) => {
-                    self.signals.note(Failure::new(format!("the event stream broke off: {error}")));
+                    self.signals.note(&Failure::new(format!("the event stream broke off: {error}")));
                     return None;
                 }
             };
@@ -136,7 +140,7 @@ impl Transport<RoleClient> for SseTransport {
                 Some("endpoint") => match resolve(&self.endpoint, &data) {
                     Ok(endpoint) => self.endpoint = endpoint,
                     Err(failure) => {
-                        self.signals.note(failure);
+                        self.signals.note(&failure);
                         return None;
                     }
                 },

@@ -56,7 +56,7 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
         if self.garbage < MAX_GARBAGE {
             return true;
         }
-        self.signals.note(Failure::hinted(
+        self.signals.note(&Failure::hinted(
             format!("sent {MAX_GARBAGE} lines in a row on stdout that are not JSON-RPC messages"),
             "check that `command` and `args` start an MCP server over stdio; it must log to stderr",
         ));
@@ -117,7 +117,7 @@ where
                 }
                 Ok(Line::End) => return None,
                 Err(error) => {
-                    self.signals.note(Failure::new(format!("its stdout could not be read: {error}")));
+                    self.signals.note(&Failure::new(format!("its stdout could not be read: {error}")));
                     return None;
                 }
             }

@@ -1,4 +1,5 @@
-//! What a server says on its own while we wait for answers: progress, changed tool lists, and why it broke off.
+//! What a server says on its own while we wait for answers: progress, changed tool lists, and why it broke off; and
+//! whether it can be reached at all.
 //!
 //! The client library handles each notification in a task of its own, so their order is lost there. They are taken
 //! off here instead, in the order they arrive and before the answer that follows them.
@@ -17,11 +18,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
+use crate::secrets::Secrets;
 
 /// Reports of one call that wait for its caller; more are dropped, the newest first.
 const PROGRESS_BUFFER: usize = 64;
 /// Reports kept for calls that have not asked for theirs yet.
 const UNCLAIMED: usize = 16;
+/// Connects that fail in a row before a server counts as gone. As many are made for one request.
+pub(crate) const MAX_UNREACHED: usize = 3;
 
 /// One connection's signals, shared by its transport, its calls and its session.
 #[derive(Debug, Default)]
@@ -29,8 +33,18 @@ pub(crate) struct Signals {
     routes: Mutex<Routes>,
     tools_changed: AtomicBool,
     trouble: Mutex<Option<Failure>>,
-    /// Cancelled when the connection cannot be used any more although it is not closed.
+    reach: Mutex<Reach>,
+    pub(crate) secrets: Arc<Secrets>,
+    /// Cancelled when the connection cannot be used any more although it is not closed. No request is waited for then.
     pub(crate) dead: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Reach {
+    /// Requests that wait for their answers.
+    asking: usize,
+    /// Connects that failed since the server was last heard of.
+    unreached: usize,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +54,44 @@ struct Routes {
 }
 
 impl Signals {
+    pub(crate) fn new(secrets: Arc<Secrets>) -> Self {
+        Self { secrets, ..Self::default() }
+    }
+
+    /// Keeps the connection alive for a request, as long as the guard lives. `None` when it is dead already.
+    pub(crate) fn ask(self: &Arc<Self>) -> Option<Asking> {
+        let mut reach = lock(&self.reach);
+        if self.dead.is_cancelled() {
+            return None;
+        }
+        reach.asking += 1;
+        Some(Asking(self.clone()))
+    }
+
+    /// Counts a connect that failed. Other requests may still be answered over connections of their own: the server
+    /// counts as gone only when nothing is waited for.
+    pub(crate) fn unreached(&self) {
+        let mut reach = lock(&self.reach);
+        reach.unreached += 1;
+        self.settle(&reach);
+    }
+
+    /// The server was heard of.
+    pub(crate) fn reached(&self) {
+        lock(&self.reach).unreached = 0;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn unreached_in_a_row(&self) -> usize {
+        lock(&self.reach).unreached
+    }
+
+    fn settle(&self, reach: &Reach) {
+        if reach.asking == 0 && reach.unreached >= MAX_UNREACHED {
+            self.dead.cancel();
+        }
+    }
+
     /// The progress of the call with this token, from its first report on.
     pub(crate) fn progress(self: &Arc<Self>, token: ProgressToken) -> ProgressRoute {
         let (sender, receiver) = mpsc::channel(PROGRESS_BUFFER);
@@ -66,8 +118,8 @@ impl Signals {
     }
 
     /// Notes why the connection is in trouble; the last note counts.
-    pub(crate) fn note(&self, trouble: Failure) {
-        *lock(&self.trouble) = Some(trouble);
+    pub(crate) fn note(&self, trouble: &Failure) {
+        *lock(&self.trouble) = Some(self.secrets.failure(trouble));
     }
 
     pub(crate) fn clear_trouble(&self) {
@@ -94,6 +146,17 @@ impl Signals {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A request that waits for its answer.
+pub(crate) struct Asking(Arc<Signals>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let mut reach = lock(&self.0.reach);
+        reach.asking -= 1;
+        self.0.settle(&reach);
+    }
 }
 
 /// Where one call's progress arrives; it ends when dropped.

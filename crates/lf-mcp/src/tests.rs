@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 
 use crate::{PoolOptions, ProjectTools, ServerState, SessionPool};
 
-mod http_peer;
+pub(crate) mod http_peer;
+mod patience;
 mod remote;
+mod scrubbing;
 
 const PEER: &str = include_str!("tests/peer.py");
 const NAME: &str = "peer";

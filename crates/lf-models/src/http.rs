@@ -1,10 +1,13 @@
 //! The connection to model APIs: one pooled client, every wait limited.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use lf_core::ModelError;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+use crate::tool_texts::ToolTexts;
 
 /// How long each part of an answer may take.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +43,7 @@ impl Default for Timeouts {
 pub struct Client {
     pub(crate) inner: reqwest::Client,
     pub(crate) timeouts: Timeouts,
+    pub(crate) tools: Arc<ToolTexts>,
 }
 
 impl Client {
@@ -57,7 +61,7 @@ impl Client {
             .user_agent(concat!("lf/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| ModelError::Unsupported(format!("the HTTP client cannot start: {error}")))?;
-        Ok(Self { inner, timeouts })
+        Ok(Self { inner, timeouts, tools: Arc::default() })
     }
 }
 

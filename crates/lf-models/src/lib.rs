@@ -3,7 +3,13 @@
 
 pub mod http;
 
-mod openai;
+mod endpoint;
+
+mod tool_texts;
+
+mod over_http;
+
+pub mod circuit;
 
 pub mod demo;
 
@@ -13,29 +19,44 @@ use lf_core::project::Provider;
 use lf_core::{Model, ModelError, ModelProvider, ModelRequest};
 
 pub use http::{Client, Timeouts};
-pub use openai::ByteStream;
+pub use over_http::ByteStream;
+
+/// Attempts after the first one, where nobody else can answer.
+const RETRIES: u32 = 2;
+
+/// Who else can be asked when an upstream has trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Otherwise {
+    /// Nobody: the same one is asked again, twice, after a pause.
+    Nobody,
+    /// Another model, at once.
+    Another,
+}
 
 /// The provider that asks this model. Nothing is connected yet.
 ///
 /// # Errors
 /// [`ModelError::Unsupported`] for a provider whose API this version does not speak.
-pub fn provider(model: &Arc<Model>, client: &Client) -> Result<Arc<dyn ModelProvider>, ModelError> {
+pub fn provider(
+    model: &Arc<Model>,
+    client: &Client,
+    otherwise: Otherwise,
+) -> Result<Arc<dyn ModelProvider>, ModelError> {
     match model.provider {
-        Provider::Openai | Provider::Ollama | Provider::Universal | Provider::Lemonade => {
-            Ok(Arc::new(openai::OpenAiChat::new(model.clone(), client.clone())))
-        }
         Provider::Demo => Ok(Arc::new(demo::Demo)),
-        Provider::Anthropic | Provider::Gemini | Provider::Replay => Err(ModelError::Unsupported(format!(
-            "model `{}`: provider `{}` cannot be asked by this version; an OpenAI-compatible endpoint of it can, with \
-             `provider: openai` and its `base_url`",
-            model.name,
-            model.provider.name()
+        Provider::Replay => Err(ModelError::Unsupported(format!(
+            "model `{}`: provider `replay` cannot be asked by this version",
+            model.name
         ))),
+        _ => {
+            let retries = if otherwise == Otherwise::Nobody { RETRIES } else { 0 };
+            Ok(Arc::new(over_http::OverHttp::new(model.clone(), client.clone(), retries)))
+        }
     }
 }
 
 /// Asks an OpenAI-compatible endpoint and gives the bytes of its answer, undecoded: our own daemon tells more in them than
 /// a model's answer.
 pub fn ask_for_bytes(model: &Arc<Model>, client: &Client, request: &ModelRequest) -> ByteStream {
-    openai::OpenAiChat::new(model.clone(), client.clone()).bytes(request)
+    over_http::OverHttp::new(model.clone(), client.clone(), RETRIES).bytes(request)
 }

@@ -8,15 +8,19 @@ use std::time::SystemTime;
 use lf_core::project::Disabled;
 use lf_core::{Model, ModelError, Project};
 use lf_mcp::{ProjectTools, SessionPool};
+use lf_models::circuit::Circuits;
 use thiserror::Error;
 
 use crate::driver::Resumes;
+use crate::responses::Responses;
 
 /// Everything that requests share. One per process.
 pub struct App {
     pub(crate) pool: SessionPool,
     pub(crate) client: lf_models::Client,
     pub(crate) resumes: Resumes,
+    pub(crate) circuits: Arc<Circuits>,
+    pub(crate) responses: Responses,
     projects: Projects,
     /// What the tool list of a model last looked like, so that a change is logged once.
     pub(crate) seen_tools: Mutex<HashMap<String, u64>>,
@@ -70,6 +74,8 @@ impl App {
             pool: parts.pool,
             client: lf_models::Client::new(parts.timeouts)?,
             resumes: Resumes::new(),
+            circuits: Arc::default(),
+            responses: Responses::new(),
             projects: Projects {
                 main: parts.project.map(Arc::new),
                 data_dir: parts.data_dir,

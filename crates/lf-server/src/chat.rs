@@ -10,16 +10,31 @@ use lf_core::model::ChatRequest;
 use lf_core::project::InlineTool;
 use lf_core::text_calls::{self, TextFormat};
 use lf_core::tool_set::Target;
-use lf_core::turn::{Setup, answer_in_order, check_answers, put_back, start};
+use lf_core::turn::{Done, Setup, StandIn, answer_in_order, check_answers, put_back, start};
 use lf_core::{
     Catalogue, ChatEvent, Content, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolResult,
     ToolSet, ToolSource,
 };
+use lf_models::Otherwise;
 use serde_json::{Map, Value};
 
 use crate::app::{App, Refusal};
 use crate::driver::{Drive, drive};
+use crate::failover::{Upstream, Upstreams};
 use crate::template::{TemplateError, fill};
+
+/// A conversation that this program keeps for its client.
+#[derive(Default)]
+pub(crate) struct Conversation {
+    /// What was said before the request's own messages.
+    pub before: Arc<[Message]>,
+    /// So many of the request's first messages are its own and no part of the conversation.
+    pub unkept: usize,
+    /// The most calls that are run for this request.
+    pub calls_left: Option<u64>,
+    /// Takes the conversation after a turn that did not fail.
+    pub keep: Option<Box<dyn FnOnce(Vec<Message>) + Send>>,
+}
 
 impl App {
     /// Starts a turn. What can be said to be wrong before the model is asked is a [`Refusal`]; all else is an event.
@@ -32,8 +47,19 @@ impl App {
         scope: Option<&Arc<Project>>,
         request: ChatRequest,
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
+        self.chat_on(scope, request, Conversation::default()).await
+    }
+
+    /// The same in a conversation that this program keeps.
+    pub(crate) async fn chat_on(
+        &self,
+        scope: Option<&Arc<Project>>,
+        request: ChatRequest,
+        conversation: Conversation,
+    ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
         let (project, model) = self.find_model(scope, request.model.as_deref())?;
-        let provider = lf_models::provider(&model, &self.client)?;
+        let otherwise = if model.fallback.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
+        let provider = lf_models::provider(&model, &self.client, otherwise)?;
         let tools = self.tools_of(&project, &model);
         let catalogue = tools.list(&model.servers).await;
         if let Some(down) = catalogue.down.iter().find(|down| down.required) {
@@ -45,8 +71,12 @@ impl App {
         let inline = inline_tools(&model, &request.variables)?;
         let set = ToolSet::new(&catalogue, &inline, &request.tools);
         self.log_tools(&project, &model, &catalogue, &set);
+        let others = self.stand_ins(&project, &model, &catalogue, &inline, &request);
         let tool_choice = tool_choice(request.tool_choice, &set)?;
-        let mut messages = self.messages(&project, &model, request.messages, &request.variables)?;
+        let given = self.given(request.messages, &conversation)?;
+        let (unkept, calls_left) = (conversation.unkept, conversation.calls_left);
+        let kept = conversation.keep.map(|keep| (keep, given[unkept.min(given.len())..].to_vec()));
+        let mut messages = prompted(&project, &model, given, &request.variables)?;
         set.expose_history(&mut messages);
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
@@ -62,6 +92,7 @@ impl App {
             strategy: model.strategy,
             text_formats: text_formats(&model),
             limits: model.limits.clone(),
+            calls_left,
         };
         let mut events = Vec::new();
         let ask = start(setup, &mut events);
@@ -69,10 +100,58 @@ impl App {
             events.push(ChatEvent::Notice(format!("MCP server `{}` is down: {}", down.server, down.reason)));
         }
         let resumes = self.resumes.clone();
-        let remember = Box::new(move |resume| resumes.remember(resume));
+        let remember = Box::new(move |done: Done| {
+            if let Some((keep, mut messages)) = kept.filter(|_| !done.said.is_empty()) {
+                messages.extend(done.said.iter().cloned());
+                keep(messages);
+            }
+            if let Some(resume) = done.resume {
+                resumes.remember(resume);
+            }
+        });
         let turn_timeout = model.limits.turn_timeout;
-        let name = model.name.clone();
-        Ok(drive(events, ask, Drive { model: name, provider, tools, turn_timeout, remember }))
+        let asked = Upstream { model, provider, stand_in: None };
+        let upstreams = Upstreams::new(asked, others, self.circuits.clone());
+        Ok(drive(events, ask, Drive { upstreams, tools, turn_timeout, remember }))
+    }
+
+    /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
+    /// that it may use itself.
+    fn stand_ins(
+        &self,
+        project: &Project,
+        asked: &Model,
+        catalogue: &Catalogue,
+        inline: &[InlineTool],
+        request: &ChatRequest,
+    ) -> Vec<Upstream> {
+        let mut stand_ins = Vec::with_capacity(asked.fallback.len());
+        for (at, name) in asked.fallback.iter().enumerate() {
+            let Some(Ok(model)) = project.models.get(name) else {
+                tracing::warn!(model = asked.name, fallback = name, "the fallback is not available");
+                continue;
+            };
+            let last = at + 1 == asked.fallback.len();
+            let otherwise = if last { Otherwise::Nobody } else { Otherwise::Another };
+            match lf_models::provider(model, &self.client, otherwise) {
+                Ok(provider) => stand_ins.push(Upstream {
+                    model: model.clone(),
+                    provider,
+                    stand_in: Some(StandIn {
+                        model: model.name.clone(),
+                        tools: ToolSet::new(&permitted(catalogue, model), inline, &request.tools),
+                        parameters: parameters(model, request.parameters.clone()),
+                        strategy: model.strategy,
+                        text_formats: text_formats(model),
+                        sealed: if model.base_url == asked.base_url { &[] } else { &SEALED },
+                    }),
+                }),
+                Err(error) => {
+                    tracing::warn!(model = asked.name, fallback = name, %error, "the fallback cannot be asked");
+                }
+            }
+        }
+        stand_ins
     }
 
     /// The tools this model may use: its own servers', and no others.
@@ -82,16 +161,17 @@ impl App {
         Arc::new(self.pool.tools(servers))
     }
 
-    /// The project's prompts, then the client's messages with what the server remembers of them put back.
-    fn messages(
-        &self,
-        project: &Project,
-        model: &Model,
-        mut given: Vec<Message>,
-        variables: &Map<String, Value>,
-    ) -> Result<Vec<Message>, Refusal> {
-        check_answers(&given)
-            .map_err(|message| Refusal::BadRequest { message, param: Some("messages".to_owned()) })?;
+    /// The client's messages, with what the server remembers of them put back.
+    fn given(&self, mut given: Vec<Message>, conversation: &Conversation) -> Result<Vec<Message>, Refusal> {
+        let wrong = |message| Refusal::BadRequest { message, param: Some("messages".to_owned()) };
+        if !conversation.before.is_empty() {
+            // nothing has to be put back into what was never given away
+            given.splice(conversation.unkept..conversation.unkept, conversation.before.iter().cloned());
+            check_answers(&given).map_err(wrong)?;
+            answer_in_order(&mut given);
+            return Ok(given);
+        }
+        check_answers(&given).map_err(wrong)?;
         answer_in_order(&mut given);
         let ids = given.iter().filter_map(|message| match message {
             Message::Assistant(said) => Some(said.calls.iter().map(|call| call.id.clone())),
@@ -101,24 +181,7 @@ impl App {
         if !known.is_empty() {
             put_back(&mut given, |id| known.get(id).cloned());
         }
-        let mut messages = Vec::with_capacity(given.len() + 2);
-        let mut system = String::new();
-        for prompt in model.prompts.iter().filter_map(|name| project.prompts.get(name)) {
-            for message in &prompt.messages {
-                let text = fill(&message.content, variables).map_err(|error| bad_variable(&error))?;
-                if message.role == Role::System {
-                    if !system.is_empty() {
-                        system.push_str("\n\n");
-                    }
-                    system.push_str(&text);
-                } else {
-                    messages.push(prompt_message(message.role, text, message.tool_call_id.clone()));
-                }
-            }
-        }
-        add_system(&mut given, &mut messages, system);
-        messages.extend(given);
-        Ok(messages)
+        Ok(given)
     }
 
     fn log_tools(&self, project: &Project, model: &Model, catalogue: &Catalogue, set: &ToolSet) {
@@ -140,6 +203,43 @@ impl App {
         }
         tracing::info!(target: "agents.chat_orchestrator", tool_count = set.len(), tool_names = listed(&names), "MCP tools loaded");
     }
+}
+
+/// The project's prompts, then the conversation.
+fn prompted(
+    project: &Project,
+    model: &Model,
+    mut given: Vec<Message>,
+    variables: &Map<String, Value>,
+) -> Result<Vec<Message>, Refusal> {
+    let mut messages = Vec::with_capacity(given.len() + 2);
+    let mut system = String::new();
+    for prompt in model.prompts.iter().filter_map(|name| project.prompts.get(name)) {
+        for message in &prompt.messages {
+            let text = fill(&message.content, variables).map_err(|error| bad_variable(&error))?;
+            if message.role == Role::System {
+                if !system.is_empty() {
+                    system.push_str("\n\n");
+                }
+                system.push_str(&text);
+            } else {
+                messages.push(prompt_message(message.role, text, message.tool_call_id.clone()));
+            }
+        }
+    }
+    add_system(&mut given, &mut messages, system);
+    messages.extend(given);
+    Ok(messages)
+}
+
+/// Reasoning sealed by one Responses upstream is refused by any other.
+const SEALED: [&str; 1] = [lf_dialects::openai_responses::RESPONSES_ONLY];
+
+/// What of the tools at hand another model may use, too.
+fn permitted(catalogue: &Catalogue, model: &Model) -> Catalogue {
+    let tools =
+        catalogue.tools.iter().filter(|tool| model.servers.iter().any(|name| **name == *tool.id.server));
+    Catalogue { tools: tools.cloned().collect(), ..Catalogue::default() }
 }
 
 /// `['a', 'b']`, as the troubleshooting guide of these projects shows it.

@@ -10,30 +10,31 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use lf_core::message::ToolCall;
 use lf_core::tool::ToolProgress;
-use lf_core::turn::{AskModel, Planned, Resume, RunTools, Step};
-use lf_core::{ChatEvent, ModelError, ModelProvider, ToolError, ToolOutput, ToolRef, ToolSource};
+use lf_core::turn::{AskModel, Done, Planned, Rescue, Resume, RunTools, Step};
+use lf_core::{ChatEvent, ModelError, ToolError, ToolOutput, ToolRef, ToolSource};
 use tokio::sync::mpsc;
 use tokio::time::{Instant as Deadline, timeout_at};
 use tracing::{debug, info};
+
+use crate::failover::Upstreams;
 
 /// Progress reports that wait for a slow client; more are dropped, because only the latest matters.
 const PROGRESS_BUFFER: usize = 64;
 
 /// What a turn is driven with.
 pub(crate) struct Drive {
-    pub model: String,
-    pub provider: Arc<dyn ModelProvider>,
+    pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
     pub turn_timeout: Duration,
-    /// Keeps what the client has to come back for.
-    pub remember: Box<dyn FnOnce(Resume) + Send>,
+    /// Keeps what the client may come back for.
+    pub remember: Box<dyn FnOnce(Done) + Send>,
 }
 
 /// Drives a turn to its end. Dropping the stream cancels the model's request and every running tool.
 pub(crate) fn drive(
     mut events: Vec<ChatEvent>,
     ask: AskModel,
-    drive: Drive,
+    mut drive: Drive,
 ) -> impl Stream<Item = ChatEvent> + Send + 'static {
     stream! {
         let started = Instant::now();
@@ -50,20 +51,22 @@ pub(crate) fn drive(
             }
             step = match step {
                 Step::AskModel(mut ask) => {
-                    let mut answer = drive.provider.stream(&ask.request());
+                    drive.upstreams.begin(&mut ask, &mut events);
+                    let mut answer = drive.upstreams.ask(&ask.request());
                     let failed = loop {
                         match timeout_at(deadline, answer.next()).await {
                             Ok(Some(Ok(delta))) => {
+                                drive.upstreams.answered();
                                 ask.push(delta, &mut events);
                                 for event in events.drain(..) {
                                     yield event;
                                 }
                             }
-                            Ok(Some(Err(error))) if ask.switch_to_prompt(&error) => {
-                                info!(model = drive.model, "the upstream has no native tools; telling them in the prompt");
-                                answer = drive.provider.stream(&ask.request());
-                            }
-                            Ok(Some(Err(error))) => break Some(error),
+                            Ok(Some(Err(error))) => match other_way(&mut drive.upstreams, &error, &mut ask, &mut events) {
+                                Otherwise::Ask => answer = drive.upstreams.ask(&ask.request()),
+                                Otherwise::Answered => break None,
+                                Otherwise::Failed => break Some(error),
+                            },
                             Ok(None) => break None,
                             Err(_) => break Some(too_long(&drive)),
                         }
@@ -120,14 +123,49 @@ pub(crate) fn drive(
             };
         };
         for event in &events {
-            log_end(&drive.model, event, started.elapsed());
+            log_end(drive.upstreams.model(), event, started.elapsed());
         }
-        if let Some(resume) = done.and_then(|done| done.resume) {
-            (drive.remember)(resume);
+        if let Some(done) = done {
+            (drive.remember)(done);
         }
         for event in events.drain(..) {
             yield event;
         }
+    }
+}
+
+enum Otherwise {
+    Ask,
+    Answered,
+    Failed,
+}
+
+/// What can be done instead when an ask fails.
+fn other_way(
+    upstreams: &mut Upstreams,
+    error: &ModelError,
+    ask: &mut AskModel,
+    events: &mut Vec<ChatEvent>,
+) -> Otherwise {
+    let model = upstreams.model();
+    if ask.switch_to_prompt(error) {
+        info!(model, "the upstream has no native tools; telling them in the prompt");
+        return Otherwise::Ask;
+    }
+    match ask.rescue(error, events) {
+        Rescue::Answered => {
+            info!(model, "the upstream could not read the model's calls; they are read from its error");
+            return Otherwise::Answered;
+        }
+        Rescue::AskAgain => {
+            info!(model, "the model wrote a call that could not be read; asking it again");
+            return Otherwise::Ask;
+        }
+        Rescue::Nothing => {}
+    }
+    match upstreams.fall_back(error, ask, events) {
+        true => Otherwise::Ask,
+        false => Otherwise::Failed,
     }
 }
 
@@ -143,7 +181,7 @@ fn runnable(run: &RunTools) -> Vec<(usize, ToolCall, ToolRef)> {
 
 fn too_long(drive: &Drive) -> ModelError {
     ModelError::Timeout {
-        url: format!("the turn of model `{}`", drive.model),
+        url: format!("the turn of model `{}`", drive.upstreams.model()),
         what: "come to its end",
         limit: drive.turn_timeout,
     }

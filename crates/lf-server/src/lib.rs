@@ -8,6 +8,10 @@ mod chat;
 
 mod driver;
 
+mod failover;
+
+mod responses;
+
 mod guard;
 
 mod reply;

@@ -19,6 +19,8 @@ use crate::app::Refusal;
 pub(crate) enum Face {
     /// OpenAI Chat Completions and its neighbours.
     Chat,
+    /// OpenAI Responses.
+    Responses,
     /// Anthropic Messages.
     Messages,
     /// Our own routes, in the shape of the projects that they come from.
@@ -45,6 +47,7 @@ impl Caller {
     pub(crate) fn at(path: &str, request_id: String) -> Self {
         let face = match path {
             path if path.ends_with("/chat/completions") || path.contains("/models") => Face::Chat,
+            path if path.ends_with("/responses") || path.contains("/responses/") => Face::Responses,
             path if path.ends_with("/messages") || path.ends_with("/messages/count_tokens") => Face::Messages,
             _ => Face::Own,
         };
@@ -58,7 +61,7 @@ impl Caller {
 
     fn refuse_with(&self, status: StatusCode, code: &str, message: &str) -> Response {
         match self.face {
-            Face::Chat => {
+            Face::Chat | Face::Responses => {
                 let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
                 (status, Json(openai(message, kind, None, None))).into_response()
             }
@@ -76,7 +79,7 @@ impl Caller {
     pub(crate) fn unreadable(&self, error: &RequestError) -> Response {
         error_reply(match self.face {
             Face::Messages => anthropic_messages::request_error_reply(error, &self.request_id),
-            Face::Chat | Face::Own => openai_chat::request_error_reply(error),
+            Face::Chat | Face::Responses | Face::Own => openai_chat::request_error_reply(error),
         })
     }
 
@@ -84,22 +87,22 @@ impl Caller {
     pub(crate) fn model_error(&self, error: &ModelError) -> Response {
         error_reply(match self.face {
             Face::Messages => anthropic_messages::error_reply(error, &self.request_id),
-            Face::Chat | Face::Own => openai_chat::error_reply(error),
+            Face::Chat | Face::Responses | Face::Own => openai_chat::error_reply(error),
         })
     }
 
     /// A request that cannot become a turn.
     pub(crate) fn refusal(&self, refusal: &Refusal) -> Response {
         match (self.face, refusal) {
-            (Face::Chat | Face::Messages, Refusal::Model(error)) => self.model_error(error),
-            (Face::Chat, Refusal::UnknownModel { model, known }) => {
+            (Face::Chat | Face::Responses | Face::Messages, Refusal::Model(error)) => self.model_error(error),
+            (Face::Chat | Face::Responses, Refusal::UnknownModel { model, known }) => {
                 error_reply(openai_chat::unknown_model_reply(model, known.iter().map(String::as_str)))
             }
             (Face::Messages, Refusal::UnknownModel { model, known }) => {
                 let known = known.iter().map(String::as_str);
                 error_reply(anthropic_messages::unknown_model_reply(model, known, &self.request_id))
             }
-            (Face::Chat, _) => {
+            (Face::Chat | Face::Responses, _) => {
                 let (status, _, code) = kind_of(refusal);
                 let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
                 let param = match refusal {

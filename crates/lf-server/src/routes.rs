@@ -1,7 +1,9 @@
 //! Routes: HTTP in, the app's answers out.
 
 mod answer;
+mod faces;
 mod manage;
+mod responses;
 
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::app::App;
 use crate::guard::{self, Hosts};
@@ -19,16 +22,29 @@ pub(crate) struct Shared {
     pub app: Arc<App>,
     /// Cancelled when the grace of a drain has passed: streams end with an error event.
     pub cut: CancellationToken,
+    /// Turns that go on without their client.
+    pub tasks: TaskTracker,
 }
 
-pub(crate) fn router(app: Arc<App>, hosts: Hosts, cut: CancellationToken) -> Router {
+pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(answer::unscoped))
+        .route("/v1/responses", post(answer::unscoped))
+        .route("/v1/responses/{id}", get(responses::get).delete(responses::delete))
+        .route("/v1/responses/{id}/cancel", post(responses::cancel))
+        .route("/v1/responses/{id}/input_items", get(responses::inputs))
         .route("/v1/messages", post(answer::unscoped))
         .route("/v1/messages/count_tokens", post(answer::count_tokens))
         .route("/v1/models", get(manage::models))
         .route("/v1/models/{*model}", get(manage::model))
         .route("/v1/projects/{namespace}/{project}/chat/completions", post(answer::scoped))
+        .route("/v1/projects/{namespace}/{project}/responses", post(answer::scoped))
+        .route(
+            "/v1/projects/{namespace}/{project}/responses/{id}",
+            get(responses::get).delete(responses::delete),
+        )
+        .route("/v1/projects/{namespace}/{project}/responses/{id}/cancel", post(responses::cancel))
+        .route("/v1/projects/{namespace}/{project}/responses/{id}/input_items", get(responses::inputs))
         .route("/v1/projects/{namespace}/{project}/v1/messages", post(answer::scoped))
         .route("/v1/projects/{namespace}/{project}/v1/messages/count_tokens", post(answer::count_tokens))
         .route("/v1/projects/{namespace}/{project}/v1/models", get(manage::project_models))
@@ -42,8 +58,12 @@ pub(crate) fn router(app: Arc<App>, hosts: Hosts, cut: CancellationToken) -> Rou
         .route("/health/liveness", get(manage::liveness))
         .route("/health/readiness", get(manage::readiness))
         .route("/info", get(manage::info))
+        // coding assistants look whether somebody is there before they send anything
+        .route("/", get(manage::hello))
+        .route("/v1", get(manage::hello))
+        .route("/api/hello", get(manage::hello))
         .method_not_allowed_fallback(guard::wrong_method)
         .fallback(guard::not_found)
         .layer(from_fn_with_state(hosts, guard::guard))
-        .with_state(Shared { app, cut })
+        .with_state(shared)
 }

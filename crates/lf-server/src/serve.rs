@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 
 use crate::app::App;
 use crate::guard::Hosts;
-use crate::routes::router;
+use crate::routes::{Shared, router};
 
 /// Connections at the same time; more wait to be accepted.
 const CONNECTIONS: usize = 4096;
@@ -69,7 +69,9 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
     let loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let hosts = Hosts { bound: options.host, loopback };
     let cut = CancellationToken::new();
-    let service = router(app.clone(), hosts, cut.clone());
+    let tasks = TaskTracker::new();
+    let shared = Shared { app: app.clone(), cut: cut.clone(), tasks: tasks.clone() };
+    let service = router(shared, hosts);
     let connections = TaskTracker::new();
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS));
@@ -96,14 +98,23 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
     drop(listener);
     connections.close();
     info!(open = connections.len(), grace = ?options.grace, "draining");
+    tasks.close();
+    let drained = async {
+        graceful.shutdown().await;
+        tasks.wait().await;
+    };
     tokio::select! {
-        () = graceful.shutdown() => {}
+        () = drained => {}
         () = tokio::time::sleep(options.grace) => warn!("the grace has passed; open answers are cut"),
         () = options.now.cancelled() => {}
     }
     cut.cancel();
     let wait = if options.now.is_cancelled() { NOW_WAIT } else { CUT_WAIT };
-    let _ = tokio::time::timeout(wait, connections.wait()).await;
+    let ended = async {
+        connections.wait().await;
+        tasks.wait().await;
+    };
+    let _ = tokio::time::timeout(wait, ended).await;
     tokio::select! {
         () = app.pool.shutdown() => {}
         () = options.now.cancelled() => {}

@@ -149,6 +149,7 @@ impl Fold {
                 let elapsed = Duration::from_millis(lf["elapsed_ms"].as_u64().unwrap_or_default());
                 Some(ChatEvent::CallFinished { result, elapsed })
             }
+            "model" => Some(ChatEvent::Answering { model: text("model") }),
             "notice" => Some(ChatEvent::Notice(text("message"))),
             _ => None,
         }
@@ -167,6 +168,10 @@ impl Fold {
                 self.usage = usage;
                 Vec::new()
             }
+            ModelDelta::Notice(text) => vec![ChatEvent::Notice(text)],
+            ModelDelta::Native(native) => vec![ChatEvent::Native(native)],
+            // the daemon keeps it for us
+            ModelDelta::State(_) => Vec::new(),
             ModelDelta::Finish { reason, stop_sequence, .. } => {
                 let mut events = Vec::new();
                 if !self.calls.is_empty() {

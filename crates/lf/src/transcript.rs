@@ -25,7 +25,7 @@ pub(crate) struct Transcript {
 impl Transcript {
     pub(crate) fn push(&mut self, event: &ChatEvent) {
         match event {
-            ChatEvent::Started { model, .. } => self.model.clone_from(model),
+            ChatEvent::Started { model, .. } | ChatEvent::Answering { model } => self.model.clone_from(model),
             ChatEvent::Text(text) => {
                 self.text.push_str(text);
                 match &mut self.saying().content {
@@ -57,7 +57,7 @@ impl Transcript {
                 );
             }
             ChatEvent::Failed(error) => self.failure = Some(error.to_string()),
-            ChatEvent::Reasoning(_) | ChatEvent::CallProgress { .. } => {}
+            ChatEvent::Reasoning(_) | ChatEvent::CallProgress { .. } | ChatEvent::Native(_) => {}
         }
     }
 
@@ -107,6 +107,8 @@ pub(crate) fn event_json(event: &ChatEvent) -> Value {
         ChatEvent::Started { turn, model } => json!({"event": "started", "turn": turn, "model": model}),
         ChatEvent::Text(text) => json!({"event": "text", "text": text}),
         ChatEvent::Reasoning(text) => json!({"event": "reasoning", "text": text}),
+        ChatEvent::Answering { model } => json!({"event": "model", "model": model}),
+        ChatEvent::Native(native) => json!({"event": "native", "item": native.item}),
         ChatEvent::CallStarted { call, tool } => json!({
             "event": "tool_call",
             "call_id": call.id,
@@ -212,7 +214,13 @@ impl Terminal {
                     self.status(Style::new(), &format!("hint: {hint}"));
                 }
             }
-            ChatEvent::Started { .. } | ChatEvent::Reasoning(_) | ChatEvent::Finished { .. } => {}
+            ChatEvent::Answering { model } => {
+                self.status(YELLOW, &format!("model `{}` answers", printable(model)));
+            }
+            ChatEvent::Started { .. }
+            | ChatEvent::Reasoning(_)
+            | ChatEvent::Native(_)
+            | ChatEvent::Finished { .. } => {}
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
-//! A scripted OpenAI-compatible upstream: `lf-scripted-model FILE [ADDRESS]`. FILE holds a JSON list of replies, which are
-//! given one per request and then from the first again; see `Reply::from_json` for what one can say. The first line on
-//! stdout is the `base_url`; then each request is shown. Ends with its stdin.
+//! A scripted upstream that speaks OpenAI Chat Completions and Responses, Anthropic Messages, Gemini and Ollama, each at
+//! its usual path: `lf-scripted-model FILE [ADDRESS]`. FILE holds a JSON list of replies, which are given one per request
+//! and then from the first again; see `Reply::from_json` for what one can say. The first line on stdout is the `base_url`
+//! of the OpenAI APIs; the others are beside its `/v1`. Then each request is shown. Ends with its stdin.
 
 use std::io::Read;
 

@@ -7,7 +7,8 @@ use lf_core::project::{Limits, ToolCallStrategy};
 use lf_core::turn::{AskModel, Setup, Step, start};
 use lf_core::{Catalogue, ChatEvent, ModelDelta, ModelRequest, ToolChoice, ToolSet};
 use lf_dialects::anthropic_messages::{self, Completion, EventEncoder, MessagesView};
-use lf_dialects::openai_chat::{EncodeOptions, LfEvents, encode_request, error_body};
+use lf_dialects::openai_chat::{LfEvents, error_body};
+use lf_dialects::upstream::{UpstreamOptions, encode_whole};
 use lf_dialects::{AnswerDecoder, Dialect};
 use serde_json::{Map, Value, json};
 
@@ -29,8 +30,14 @@ pub(super) fn request(case: &Value) -> Result<Value> {
     };
     let model = request.model.clone().unwrap_or_else(|| "default".to_owned());
     let ask = ask(request, &mut Vec::new());
-    let openai = encode_request(&model, &ask.request(), EncodeOptions::default());
-    Ok(json!({"id": case["id"], "openai": openai}))
+    match encode_whole(Dialect::OpenaiChat, &model, &ask.request(), &UpstreamOptions::default()) {
+        Ok(openai) => Ok(json!({"id": case["id"], "openai": openai})),
+        Err(error) => {
+            let reply = anthropic_messages::error_reply(&error, REQUEST_ID);
+            let kind = &reply.body["error"]["type"];
+            Ok(json!({"id": case["id"], "error": {"status": reply.status, "type": kind}}))
+        }
+    }
 }
 
 pub(super) fn stream(case: &Value, split: usize) -> Result<Value> {
@@ -105,6 +112,7 @@ fn ask(request: ChatRequest, events: &mut Vec<ChatEvent>) -> AskModel {
         strategy: ToolCallStrategy::NativeApi,
         text_formats: lf_core::text_calls::DEFAULT,
         limits: Limits::default(),
+        calls_left: None,
     };
     start(setup, events)
 }

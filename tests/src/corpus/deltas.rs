@@ -37,7 +37,7 @@ pub(super) fn run(case: &Value, split: usize) -> Result<Value> {
             ModelDelta::Text(text) => outcome.text.push_str(&text),
             ModelDelta::Reasoning(text) => outcome.reasoning.push_str(&text),
             ModelDelta::Call(call) => outcome.calls.push(told(&call)),
-            ModelDelta::Usage(_) => {}
+            ModelDelta::Usage(_) | ModelDelta::Notice(_) | ModelDelta::Native(_) | ModelDelta::State(_) => {}
             ModelDelta::Finish { reason, .. } => outcome.reason = Some(reason),
         }
     }

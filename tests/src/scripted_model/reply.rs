@@ -19,6 +19,8 @@ pub(crate) enum ReplyBody {
     Stream { parts: Vec<Vec<u8>>, end: End },
     /// A whole response.
     Whole { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
+    /// An error in the shape of the request's API.
+    Error { status: u16, headers: Vec<(String, String)>, message: String },
     /// Takes the request and never sends a header.
     Silence,
 }
@@ -42,6 +44,11 @@ impl Call {
     pub fn raw(id: &str, name: &str, arguments: &str) -> Self {
         Self { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
     }
+
+    /// The arguments for APIs that send no text; what is no object becomes an empty one.
+    pub(super) fn object(&self) -> Value {
+        serde_json::from_str(&self.arguments).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
+    }
 }
 
 /// An answer in its parts.
@@ -49,11 +56,12 @@ impl Call {
 pub struct Answer {
     pub reasoning: String,
     pub text: String,
-    /// Through `tool_calls`.
+    /// Through the API's own calls.
     pub calls: Vec<Call>,
     /// Written into the text, in `<tool_call>` tags.
     pub tagged: Vec<Call>,
-    /// Otherwise `tool_calls` with calls and `stop` without.
+    /// In the words of OpenAI Chat Completions, or in the API's own; otherwise `tool_calls` with calls and `stop`
+    /// without.
     pub finish_reason: Option<String>,
     /// Prompt and completion tokens.
     pub usage: Option<(u64, u64)>,
@@ -101,7 +109,7 @@ impl Reply {
         Self::new(ReplyBody::Answer(Answer { text: text.to_owned(), tagged, ..Answer::default() }))
     }
 
-    /// These JSON values as the events of a stream, and `[DONE]`.
+    /// These JSON values as the events of a stream of OpenAI Chat Completions, and `[DONE]`.
     pub fn chunks(chunks: impl IntoIterator<Item = Value>) -> Self {
         let mut parts: Vec<Vec<u8>> =
             chunks.into_iter().map(|chunk| format!("data: {chunk}\n\n").into_bytes()).collect();
@@ -116,8 +124,7 @@ impl Reply {
 
     /// An error in the API's shape.
     pub fn error(status: u16, message: &str) -> Self {
-        let body = json!({"error": {"message": message, "type": "scripted", "param": null, "code": null}});
-        Self::whole(status, "application/json", body.to_string())
+        Self::new(ReplyBody::Error { status, headers: Vec::new(), message: message.to_owned() })
     }
 
     /// What a proxy or a login page answers.
@@ -139,10 +146,12 @@ impl Reply {
         Self::new(ReplyBody::Silence)
     }
 
-    /// A further response header. Only for whole responses.
+    /// A further response header. Only for whole responses and errors.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         match &mut self.body {
-            ReplyBody::Whole { headers, .. } => headers.push((name.to_owned(), value.to_owned())),
+            ReplyBody::Whole { headers, .. } | ReplyBody::Error { headers, .. } => {
+                headers.push((name.to_owned(), value.to_owned()));
+            }
             other => panic!("no headers on {other:?}"),
         }
         self

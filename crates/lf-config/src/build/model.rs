@@ -41,6 +41,12 @@ pub(super) fn read(
         let span = reading.expanded.node.span_of("provider");
         reading.report.warning(&span, message).label("the model is listed, and answers with an error");
     }
+    if let (Some(_), Provider::Demo | Provider::Replay) = (raw.api, kind) {
+        let span = reading.expanded.node.span_of("api");
+        let message = format!("`api` has no effect with provider `{}`", kind.name());
+        reading.report.warning(&span, message).hint("leave it out");
+    }
+    fallback(&mut reading, name);
     let model = match (raw.model, kind) {
         (Some(model), _) => model,
         (None, Provider::Demo) => "demo".to_owned(),
@@ -56,6 +62,7 @@ pub(super) fn read(
         name: name.to_owned(),
         description: raw.description,
         provider: kind,
+        dialect: raw.api.map_or(kind.dialect(), provider::dialect),
         model,
         base_url: base_url(&mut reading, raw.base_url, kind),
         api_key: api_key(&mut reading, raw.api_key, kind),
@@ -71,8 +78,18 @@ pub(super) fn read(
         parameters: raw.model_api_parameters.unwrap_or_default(),
         extra_body: raw.extra_body.unwrap_or_default(),
         limits,
+        fallback: raw.fallback.unwrap_or_default(),
     };
     reading.finish(model)
+}
+
+/// Unknown names are told with all models at hand.
+fn fallback(reading: &mut Reading<'_, '_, '_>, name: &str) {
+    let items = reading.node("fallback").into_iter().flat_map(Node::items);
+    if let Some(own) = items.into_iter().find(|item| item.as_str() == Some(name)) {
+        let message = format!("model {} falls back to itself", quote(name));
+        reading.report.error(&own.span, message).hint("name other models of this file");
+    }
 }
 
 fn base_url(reading: &mut Reading<'_, '_, '_>, given: Option<String>, provider: Provider) -> String {

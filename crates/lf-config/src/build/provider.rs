@@ -1,10 +1,11 @@
 //! What a provider means where the file is silent.
 
 use lf_core::Secret;
+use lf_core::model::Dialect;
 use lf_core::project::Provider;
 use url::Url;
 
-use crate::raw::RawProvider;
+use crate::raw::{RawApi, RawProvider};
 use crate::variables::Variables;
 
 const OLLAMA: &str = "http://localhost:11434";
@@ -22,9 +23,19 @@ pub(super) fn provider(raw: RawProvider) -> Provider {
     }
 }
 
+pub(super) fn dialect(raw: RawApi) -> Dialect {
+    match raw {
+        RawApi::ChatCompletions => Dialect::OpenaiChat,
+        RawApi::Responses => Dialect::OpenaiResponses,
+        RawApi::Messages => Dialect::Anthropic,
+        RawApi::GenerateContent => Dialect::Gemini,
+        RawApi::Ollama => Dialect::Ollama,
+    }
+}
+
 /// Whether this version has a way to ask it.
 pub(super) fn can_be_asked(provider: Provider) -> bool {
-    !matches!(provider, Provider::Anthropic | Provider::Gemini | Provider::Replay)
+    provider != Provider::Replay
 }
 
 pub(super) fn base_url(provider: Provider, variables: &Variables<'_>) -> String {

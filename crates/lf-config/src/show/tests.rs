@@ -84,6 +84,7 @@ runtime:
           max_tokens: 5
         base_url: https://api.openai.com/v1
         tool_call_strategy: native_api
+        api: chat_completions
         mcp_servers:
         - fs
         - api

@@ -937,13 +937,13 @@ runtime: {models: [{name: m, provider: demo}]}
 fn a_provider_that_cannot_be_asked_is_a_warning() {
     assert_snapshot!(diagnose(r#"runtime:
   models:
-    - {name: a, provider: anthropic, model: claude-sonnet}
+    - {name: a, provider: replay, model: tape.jsonl}
 "#), @r#"
-    warning: this version cannot ask a model of provider `anthropic` yet
+    warning: this version cannot ask a model of provider `replay` yet
      --> llamafarm.yaml:6:27
       |
-    6 |     - {name: a, provider: anthropic, model: claude-sonnet}
-      |                           ^^^^^^^^^ the model is listed, and answers with an error
+    6 |     - {name: a, provider: replay, model: tape.jsonl}
+      |                           ^^^^^^ the model is listed, and answers with an error
     "#);
 }
 
@@ -954,7 +954,7 @@ fn what_is_not_acted_on_is_a_warning() {
     - {name: a, transport: http, base_url: https://x.example, protocol: 2025-11-25, sandbox: default, auth: {type: oauth}}
 runtime:
   models:
-    - {name: m, provider: demo, limits: {cost_usd: 2.5}, fallback: [m], keep_loaded: false}
+    - {name: m, provider: demo, limits: {cost_usd: 2.5}, prompt_format: x, keep_loaded: false}
 voice: {}
 memory: {}
 "#), @r#"
@@ -973,14 +973,14 @@ memory: {}
     warning: `cost_usd` is understood but not acted on yet
      --> llamafarm.yaml:9:42
       |
-    9 |     - {name: m, provider: demo, limits: {cost_usd: 2.5}, fallback: [m], keep_loaded: false}
+    9 |     - {name: m, provider: demo, limits: {cost_usd: 2.5}, prompt_format: x, keep_loaded: false}
       |                                          ^^^^^^^^ has no effect
 
-    warning: `fallback` is understood but not acted on yet
+    warning: `prompt_format` is understood but not acted on yet
      --> llamafarm.yaml:9:58
       |
-    9 |     - {name: m, provider: demo, limits: {cost_usd: 2.5}, fallback: [m], keep_loaded: false}
-      |                                                          ^^^^^^^^ has no effect
+    9 |     - {name: m, provider: demo, limits: {cost_usd: 2.5}, prompt_format: x, keep_loaded: false}
+      |                                                          ^^^^^^^^^^^^^ has no effect
 
     note: kept, but not used by this version: `voice`, `memory`
       --> llamafarm.yaml:10:1
@@ -1215,5 +1215,38 @@ fn control_characters_in_the_file_are_not_shown_raw() {
       |
     6 |     - {name: "a\u001b[31m", transport: stdio, command: x}
       |              ^^^^^^^^^^^^^ expected letters, digits, `.`, `_` and `-`, starting with a letter or digit, at most 63
+    "#);
+}
+
+#[test]
+fn a_model_that_falls_back_to_itself_or_to_nobody_is_an_error() {
+    assert_snapshot!(diagnose(r#"runtime:
+  models:
+    - {name: a, provider: demo, api: responses, fallback: [a, c]}
+    - {name: b, provider: demo}
+"#), @r#"
+    warning: `api` has no effect with provider `demo`
+     --> llamafarm.yaml:6:38
+      |
+    6 |     - {name: a, provider: demo, api: responses, fallback: [a, c]}
+      |                                      ^^^^^^^^^
+      |
+    hint: leave it out
+
+    error: model `a` falls back to itself
+     --> llamafarm.yaml:6:60
+      |
+    6 |     - {name: a, provider: demo, api: responses, fallback: [a, c]}
+      |                                                            ^
+      |
+    hint: name other models of this file
+
+    error: unknown model `c`
+     --> llamafarm.yaml:6:63
+      |
+    6 |     - {name: a, provider: demo, api: responses, fallback: [a, c]}
+      |                                                               ^ not defined in this file
+      |
+    hint: did you mean `a`?
     "#);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use crate::event::ChatEvent;
 use crate::message::{AssistantMessage, Content, Message, ToolCall, ToolResult};
@@ -39,6 +40,7 @@ pub(super) fn plan(
         calls.into_iter().map(|raw| plan_call(&mut turn, raw, &mut ids)).collect();
     let for_client = planned.iter().any(|call| matches!(call.plan, Planned::Client));
     let to_remember = turn.request.messages.len() > turn.given
+        || has_state(&round, &planned)
         || planned.iter().any(|call| !matches!(call.plan, Planned::Client));
     if for_client && to_remember {
         // the client must come back with ids that lead to what only this turn knows
@@ -50,7 +52,7 @@ pub(super) fn plan(
         content: Content::Text(std::mem::take(&mut round.text)),
         reasoning: some_text(std::mem::take(&mut round.reasoning)),
         calls: planned.iter().map(|planned| planned.call.clone()).collect(),
-        ..AssistantMessage::default()
+        rest: std::mem::take(&mut round.state),
     }));
     if for_client && planned.iter().all(|call| matches!(call.plan, Planned::Client)) {
         return Step::Done(turn.hand_over(&planned, round, events));
@@ -64,6 +66,11 @@ pub(super) fn plan(
         events.push(ChatEvent::CallStarted { call: planned.call.clone(), tool });
     }
     Step::RunTools(RunTools::new(turn, planned))
+}
+
+/// The model's API wants something back that the client's may have no place for.
+fn has_state(round: &Round, planned: &[PlannedCall]) -> bool {
+    !round.state.is_empty() || planned.iter().any(|planned| !planned.call.rest.is_empty())
 }
 
 fn plan_call(turn: &mut Turn, raw: RawCall, ids: &mut HashSet<String>) -> PlannedCall {
@@ -125,6 +132,15 @@ fn plan_source(turn: &mut Turn, call: &ToolCall, tool: &Tool) -> Planned {
             call.name
         );
         return Planned::Answered(ToolResult::error(call, text));
+    }
+    match &mut turn.calls_left {
+        Some(0) => {
+            turn.last = true;
+            let text = "the client's limit of tool calls is reached, so this one was not run";
+            return Planned::Answered(ToolResult::error(call, text));
+        }
+        Some(left) => *left -= 1,
+        None => {}
     }
     Planned::Run(tool.id.clone())
 }
@@ -201,9 +217,16 @@ impl Turn {
         let reason = FinishReason::ToolCalls;
         events.push(ChatEvent::Finished { reason, usage: self.usage, rounds, stop_sequence: None });
         let mut messages = self.request.messages;
-        let said = messages.split_off(self.given);
-        // a single message is just what the client was told: nothing to put back
-        let resume = (said.len() > 1 || planned.len() > ids.len()).then_some(Resume { ids, messages: said });
-        Done { resume }
+        let said: Arc<[Message]> = messages.split_off(self.given).into();
+        let sealed = |message: &Message| match message {
+            Message::Assistant(said) => {
+                !said.rest.is_empty() || said.calls.iter().any(|call| !call.rest.is_empty())
+            }
+            _ => false,
+        };
+        // a single message without state is just what the client was told: nothing to put back
+        let resume = (said.len() > 1 || planned.len() > ids.len() || said.iter().any(sealed))
+            .then(|| Resume { ids, messages: said.clone() });
+        Done { said, resume }
     }
 }

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use crate::message::{Content, Message, Part, ToolCall, ToolResult};
 
 /// What a turn said and did before it handed calls to the client, and under which ids that client comes back.
@@ -12,34 +14,42 @@ pub struct Resume {
     pub ids: Vec<String>,
     /// The turn's messages after the request's own: earlier rounds, the assistant message with all calls of the last
     /// round, and the results of those that the server ran.
-    pub messages: Vec<Message>,
+    pub messages: Arc<[Message]>,
 }
 
 impl Resume {
     /// About as many bytes as it takes in memory.
     pub fn size(&self) -> usize {
-        const MESSAGE: usize = 256;
-        let content = |content: &Content| match content {
-            Content::Text(text) => text.len(),
-            Content::Parts(parts) => parts
-                .iter()
-                .map(|part| match part {
-                    Part::Text(text) | Part::Image { url: text, .. } => text.len(),
-                    Part::Other(value) => value.to_string().len(),
-                })
-                .sum(),
-        };
-        let message = |message: &Message| match message {
-            Message::System(prose) | Message::User(prose) => content(&prose.content),
-            // the arguments are kept as text and as values
-            Message::Assistant(said) => {
-                let calls = said.calls.iter().map(|call| MESSAGE + 3 * call.arguments.raw().len());
-                content(&said.content) + said.reasoning.as_ref().map_or(0, String::len) + calls.sum::<usize>()
-            }
-            Message::Tool(result) => content(&result.content),
-        };
-        self.messages.iter().map(|each| MESSAGE + message(each)).sum()
+        size_of(&self.messages)
     }
+}
+
+/// About as many bytes as these messages take in memory.
+pub fn size_of(messages: &[Message]) -> usize {
+    const MESSAGE: usize = 256;
+    let content = |content: &Content| match content {
+        Content::Text(text) => text.len(),
+        Content::Parts(parts) => parts
+            .iter()
+            .map(|part| match part {
+                Part::Text(text) | Part::Image { url: text, .. } => text.len(),
+                Part::Other(value) => value.to_string().len(),
+            })
+            .sum(),
+    };
+    let rest = |rest: &Map<String, Value>| rest.values().map(|value| value.to_string().len()).sum::<usize>();
+    let message = |message: &Message| match message {
+        Message::System(prose) | Message::User(prose) => content(&prose.content) + rest(&prose.rest),
+        // the arguments are kept as text and as values
+        Message::Assistant(said) => {
+            let calls =
+                said.calls.iter().map(|call| MESSAGE + 3 * call.arguments.raw().len() + rest(&call.rest));
+            let reasoning = said.reasoning.as_ref().map_or(0, String::len);
+            content(&said.content) + reasoning + rest(&said.rest) + calls.sum::<usize>()
+        }
+        Message::Tool(result) => content(&result.content) + rest(&result.rest),
+    };
+    messages.iter().map(|each| MESSAGE + message(each)).sum()
 }
 
 /// Puts back what `find` remembers for the calls in a client's history. An assistant message that carries a known

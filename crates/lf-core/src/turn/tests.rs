@@ -40,6 +40,7 @@ fn setup(strategy: ToolCallStrategy) -> Setup {
         strategy,
         text_formats: crate::text_calls::DEFAULT,
         limits: Limits::default(),
+        calls_left: None,
     }
 }
 
@@ -137,6 +138,8 @@ fn told(events: &[ChatEvent]) -> String {
                 writeln!(out, "client {}", calls.join(", "))
             }
             ChatEvent::Notice(text) => writeln!(out, "notice {text}"),
+            ChatEvent::Answering { model } => writeln!(out, "answering {model}"),
+            ChatEvent::Native(native) => writeln!(out, "native {}", native.item),
             ChatEvent::Finished { reason, rounds, .. } => {
                 writeln!(out, "finished {} {rounds}", reason.name())
             }
@@ -319,7 +322,7 @@ fn a_client_may_come_back_in_pieces_or_with_less() {
     };
     let result = |id: &str| Message::Tool(ToolResult::error(&call(id), "x"));
     let messages = vec![said(&["a", "b", "s"]), result("s")];
-    let resume = Arc::new(Resume { ids: vec!["a".to_owned(), "b".to_owned()], messages });
+    let resume = Arc::new(Resume { ids: vec!["a".to_owned(), "b".to_owned()], messages: messages.into() });
     let find = |id: &str| (id == "a" || id == "b").then(|| resume.clone());
     for mut history in
         [vec![said(&["a"]), result("a"), said(&["b"]), result("b")], vec![said(&["a"]), result("a")]]
@@ -611,6 +614,123 @@ fn client_tools_of_the_request_are_offered_with_all_their_fields() {
     };
     let set = ToolSet::new(&Catalogue::default(), &[], &[spec]);
     assert_eq!(set.specs()[0].rest, rest);
+}
+
+#[test]
+fn a_clients_limit_of_calls_holds_over_the_rounds() {
+    let rounds = vec![
+        vec![weather("a", "Rome"), weather("b", "Oslo"), end(FinishReason::ToolCalls)],
+        vec![weather("c", "Paris"), weather("d", "Berne"), end(FinishReason::ToolCalls)],
+        vec![text("Enough."), end(FinishReason::Stop)],
+    ];
+    let mut limited = setup(ToolCallStrategy::NativeApi);
+    limited.calls_left = Some(3);
+    let (told, requests, _) = play(limited, rounds);
+    assert_eq!(told.matches("result ").count(), 3, "{told}");
+    assert!(told.contains("error d"), "{told}");
+    assert!(requests[2].tools.is_empty(), "the next answer is the last");
+}
+
+fn failed_generation(text: &str) -> ModelError {
+    ModelError::Rejected {
+        url: "u".to_owned(),
+        status: 400,
+        message: "Failed to call a function. Please adjust your prompt.".to_owned(),
+        body: Some(Box::new(json!({"code": "tool_use_failed", "failed_generation": text}))),
+    }
+}
+
+#[test]
+fn calls_that_the_upstream_could_not_read_are_read_from_its_error() {
+    for written in [
+        "<function=sky__weather>{\"city\": \"Rome\"}</function>",
+        "<function=sky__weather{\"city\": \"Rome\"}</function>",
+        "<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>",
+        "{\"name\": \"sky__weather\", \"parameters\": {\"city\": \"Rome\"}}",
+    ] {
+        let mut events = Vec::new();
+        let mut ask = start(setup(ToolCallStrategy::NativeApi), &mut events);
+        assert_eq!(ask.rescue(&failed_generation(written), &mut events), Rescue::Answered, "{written}");
+        let Step::RunTools(run) = ask.finish(&mut events) else { panic!("{written}") };
+        assert_eq!(run.calls()[0].call.arguments.raw().replace(' ', ""), "{\"city\":\"Rome\"}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_from_an_error_is_asked_again_once() {
+    let mut events = Vec::new();
+    let mut ask = start(setup(ToolCallStrategy::NativeApi), &mut events);
+    assert_eq!(ask.rescue(&failed_generation("I would call the weather."), &mut events), Rescue::AskAgain);
+    assert_eq!(ask.rescue(&failed_generation("I would call the weather."), &mut events), Rescue::Nothing);
+    let mut begun = start(setup(ToolCallStrategy::NativeApi), &mut events);
+    begun.push(text("Hel"), &mut events);
+    assert_eq!(
+        begun.rescue(&failed_generation("<function=sky__time>{}</function>"), &mut events),
+        Rescue::Nothing
+    );
+}
+
+#[test]
+fn another_model_takes_over_with_its_own_ways_and_only_its_own_tools() {
+    let catalogue = Catalogue { tools: vec![tool("sky", "time")], down: Vec::new() };
+    let other = |tools: ToolSet| StandIn {
+        model: "spare".to_owned(),
+        tools,
+        parameters: [("temperature".to_owned(), json!(0))].into_iter().collect(),
+        strategy: ToolCallStrategy::PromptBased,
+        text_formats: crate::text_calls::DEFAULT,
+        sealed: &[],
+    };
+    let fewer = ToolSet::new(&catalogue, &[], &[]);
+    let mut events = Vec::new();
+    let mut ask = start(setup(ToolCallStrategy::NativeApi), &mut events);
+    assert!(ask.stand_in(other(fewer.clone()), &mut events));
+    assert_eq!(told(&events), "answering spare\n");
+    assert!(ask.request().tools.is_empty(), "it is told its tools in the prompt");
+    assert_eq!(ask.request().parameters["temperature"], json!(0));
+    ask.push(
+        text("<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>"),
+        &mut events,
+    );
+    let Step::RunTools(run) = ask.finish(&mut events) else { panic!("the call is answered") };
+    assert!(matches!(run.calls()[0].plan, Planned::Answered(_)), "it may not use the other's tools");
+
+    let mut forced = setup(ToolCallStrategy::NativeApi);
+    forced.request.tool_choice = Some(ToolChoice::Tool("sky__weather".to_owned()));
+    let mut ask = start(forced, &mut events);
+    assert!(!ask.stand_in(other(fewer.clone()), &mut events), "it has not the tool that is forced");
+    let mut begun = start(setup(ToolCallStrategy::NativeApi), &mut events);
+    begun.push(text("Hel"), &mut events);
+    assert!(!begun.stand_in(other(fewer), &mut events), "somebody has seen the beginning");
+}
+
+#[test]
+fn what_a_turn_said_is_told_at_its_end() {
+    let rounds = vec![
+        vec![weather("a", "Rome"), end(FinishReason::ToolCalls)],
+        vec![
+            ModelDelta::State([("$x".to_owned(), json!(1))].into_iter().collect()),
+            text("Sunny."),
+            end(FinishReason::Stop),
+        ],
+    ];
+    let (_, _, done) = play(setup(ToolCallStrategy::NativeApi), rounds);
+    let [Message::Assistant(asked), Message::Tool(result), Message::Assistant(answer)] = &*done.said else {
+        panic!("{:?}", done.said)
+    };
+    assert_eq!((asked.calls.len(), result.call_id.as_str()), (1, "a"));
+    assert_eq!((answer.content.text().as_str(), &answer.rest["$x"]), ("Sunny.", &json!(1)));
+}
+
+#[test]
+fn state_of_the_models_brings_a_client_back_to_it() {
+    let state = ModelDelta::State([("$x".to_owned(), json!("sealed"))].into_iter().collect());
+    let rounds = vec![vec![call("a", "cli_upload", "{}"), state, end(FinishReason::ToolCalls)]];
+    let (told, _, done) = play(setup(ToolCallStrategy::NativeApi), rounds);
+    let resume = done.resume.expect("the client's dialect may have no place for it");
+    assert!(told.contains(&resume.ids[0]), "{told}");
+    let Message::Assistant(said) = &resume.messages[0] else { panic!("{:?}", resume.messages) };
+    assert_eq!(said.rest["$x"], json!("sealed"));
 }
 
 mod any_turn {

@@ -1,10 +1,14 @@
 //! What is known of an answer while it is read, and the rules every dialect shares about how it ends.
 
 use indexmap::IndexSet;
+use lf_core::model::Native;
 use lf_core::{FinishReason, ModelDelta, ModelError, Usage};
+use serde_json::{Map, Value};
 
 use super::stops::StopCutter;
+use crate::anthropic_messages::Gathered;
 use crate::assemble::{Assembler, Ending, Fragment, TooMuch};
+use crate::openai_responses;
 
 /// How much of what cannot be read is shown.
 pub(super) const SHOWN_BYTES: usize = 200;
@@ -50,6 +54,12 @@ pub(crate) struct Answer {
     pub(crate) complete: bool,
     /// Ids of calls whose end the dialect has yet to tell.
     pub(crate) open_calls: IndexSet<String>,
+    /// What must come back with the message.
+    pub(crate) state: Map<String, Value>,
+    /// Anthropic: the content as it came.
+    pub(crate) gathered: Gathered,
+    /// OpenAI Responses: the items so far.
+    pub(crate) responses: openai_responses::Reading,
     over: bool,
 }
 
@@ -72,6 +82,9 @@ impl Answer {
             whole: false,
             complete: false,
             open_calls: IndexSet::new(),
+            state: Map::new(),
+            gathered: Gathered::default(),
+            responses: openai_responses::Reading::default(),
             over: false,
         }
     }
@@ -132,6 +145,17 @@ impl Answer {
             self.told_reasoning = true;
             deltas.push(ModelDelta::Reasoning(text));
         }
+    }
+
+    /// Something that only the upstream's own dialect has, after all text so far.
+    pub(crate) fn native(&mut self, native: Native, deltas: &mut Vec<ModelDelta>) {
+        if self.cut {
+            return;
+        }
+        // what begins like a stop sequence does not go on behind this
+        let held = self.stops.finish();
+        self.tell(held, deltas);
+        deltas.push(ModelDelta::Native(native));
     }
 
     pub(crate) fn call(&mut self, fragment: Fragment<'_>) -> Result<(), ModelError> {
@@ -221,6 +245,10 @@ impl Answer {
         };
         deltas.extend(calls.into_iter().map(ModelDelta::Call));
         self.tell_late(deltas);
+        // of an answer that was cut it says more than the client is shown
+        if !self.state.is_empty() && !self.cut {
+            deltas.push(ModelDelta::State(std::mem::take(&mut self.state)));
+        }
         deltas.extend(self.usage.map(ModelDelta::Usage));
         let stop_sequence = self.stop_sequence.take();
         deltas.push(ModelDelta::Finish { reason, raw: self.raw.clone(), stop_sequence });
@@ -260,13 +288,25 @@ pub(crate) fn is_reason(word: &str) -> bool {
 fn finish_reason(raw: &str) -> Option<FinishReason> {
     Some(match raw.to_ascii_lowercase().as_str() {
         "tool_calls" | "tool_call" | "tool-calls" | "function_call" | "tool_use" => FinishReason::ToolCalls,
-        "length" | "max_tokens" | "max_output_tokens" | "model_length" | "model_context_window_exceeded" => {
-            FinishReason::Length
-        }
-        "content_filter" | "content-filter" | "sensitive" | "safety" | "recitation" | "refusal"
-        | "blocklist" | "prohibited_content" | "spii" | "image_safety" | "language" => {
-            FinishReason::ContentFilter
-        }
+        "length"
+        | "max_tokens"
+        | "max_output_tokens"
+        | "incomplete"
+        | "model_length"
+        | "model_context_window_exceeded" => FinishReason::Length,
+        "content_filter"
+        | "content-filter"
+        | "sensitive"
+        | "safety"
+        | "recitation"
+        | "refusal"
+        | "blocklist"
+        | "prohibited_content"
+        | "spii"
+        | "image_safety"
+        | "language"
+        | "image_prohibited_content"
+        | "image_recitation" => FinishReason::ContentFilter,
         "error"
         | "network_error"
         | "insufficient_system_resource"

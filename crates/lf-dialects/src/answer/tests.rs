@@ -30,6 +30,9 @@ fn transcript(dialect: Dialect, reads: &[&[u8]]) -> String {
                     usage.input, usage.output, usage.cached, usage.reasoning
                 ),
             ),
+            ModelDelta::Notice(text) => ("notice", text),
+            ModelDelta::Native(native) => ("native", native.item.to_string()),
+            ModelDelta::State(state) => ("state", json!(state).to_string()),
             ModelDelta::Finish { reason, raw, .. } => {
                 ("finish", format!("{} ({})", reason.name(), raw.unwrap_or_else(|| "-".to_owned())))
             }
@@ -329,8 +332,10 @@ fn anthropic_answers_are_read_streamed_and_whole() {
     ], "stop_reason": "tool_use", "usage": {"input_tokens": 2, "cache_read_input_tokens": 5, "output_tokens": 3}});
     insta::assert_snapshot!(transcript(Dialect::Anthropic, &[body.to_string().as_bytes()]), @r#"
     reasoning: T
+    native: {"type":"signature_delta","signature":"s"}
     text: Hi
     call: t look {"q":1}
+    state: {"$anthropic":{"content":[{"type":"thinking","thinking":"T","signature":"s"},{"type":"text","text":"Hi"},{"type":"tool_use","id":"t","name":"look","input":{"q":1}}]}}
     usage: 7+3 cached 5 reasoning 0
     finish: tool_calls (tool_use)
     "#);

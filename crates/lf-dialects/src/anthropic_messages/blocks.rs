@@ -10,7 +10,7 @@ use crate::openai_chat::RequestError;
 /// Sent on, they would keep every prefix cache from working.
 const ATTRIBUTION: &str = "x-anthropic-billing-header";
 
-/// Key of a mark that is the block as it came.
+/// Key of a mark that is the block as it came; null where a later part of the same block has it.
 pub(super) const WHOLE: &str = "$block";
 
 /// What a message's content became.
@@ -35,7 +35,6 @@ impl Parts {
 
     /// Notes the fields of the block that the last part does not say.
     fn mark(&mut self, block: &Value, told: &[&str]) {
-        let Some(last) = self.parts.len().checked_sub(1) else { return };
         let marks: Map<String, Value> = block
             .as_object()
             .into_iter()
@@ -44,15 +43,44 @@ impl Parts {
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         if !marks.is_empty() {
-            self.marks.insert(last.to_string(), marks.into());
+            self.note(self.parts.len(), marks.into());
         }
     }
 
-    /// Notes the whole block, of which the last part is a rendering.
-    fn keep(&mut self, block: &Value) {
-        if let Some(last) = self.parts.len().checked_sub(1) {
-            self.marks.insert(last.to_string(), json!({WHOLE: block}));
+    /// Notes the whole block, of which the parts from `start` on are a rendering.
+    fn keep(&mut self, start: usize, block: &Value) {
+        if self.parts.len() == start {
+            self.text(in_words(block));
         }
+        self.skip(start);
+        self.note(self.parts.len(), json!({WHOLE: block}));
+    }
+
+    /// Notes that the last part stands for those from `start` on.
+    fn skip(&mut self, start: usize) {
+        for count in start + 1..self.parts.len() {
+            self.note(count, json!({WHOLE: null}));
+        }
+    }
+
+    /// Notes that the last part has a title that is not the client's.
+    fn without_title(&mut self) {
+        if let Some(at) = self.parts.len().checked_sub(1) {
+            let mark = self.marks.entry(at.to_string()).or_insert_with(|| json!({}));
+            mark["title"] = Value::Null;
+        }
+    }
+
+    /// Marks the last of that many parts.
+    fn note(&mut self, count: usize, mark: Value) {
+        if let Some(at) = count.checked_sub(1) {
+            self.marks.insert(at.to_string(), mark);
+        }
+    }
+
+    /// A block that no other dialect can say: it is refused where it would have to be said.
+    fn foreign(&mut self, block: &Value) {
+        self.push(Part::Other(json!({"type": block["type"], ANTHROPIC_ONLY: block})));
     }
 
     /// One text is a plain string, which every upstream takes; and the fields for Anthropic.
@@ -133,23 +161,29 @@ pub(super) fn read(path: &str, block: &Value, parts: &mut Parts) -> Result<(), R
                 parts.mark(block, &["type", "text"]);
             }
         }
-        "image" => {
-            let url = image(&format!("{path}.source"), &block["source"])?;
-            parts.push(Part::Image { url, detail: None });
-            parts.mark(block, &["type", "source"]);
-        }
+        "image" => match image(&format!("{path}.source"), &block["source"])? {
+            Some(url) => {
+                let start = parts.parts.len();
+                parts.push(Part::Image { url, detail: None });
+                let plain = if block["source"]["type"] == "url" { 2 } else { 3 };
+                if block["source"].as_object().is_some_and(|source| source.len() == plain) {
+                    parts.mark(block, &["type", "source"]);
+                } else {
+                    parts.keep(start, block);
+                }
+            }
+            None => parts.foreign(block),
+        },
         "document" => document(path, block, parts)?,
         "search_result" => {
             let found = content(&format!("{path}.content"), block.get("content").cloned())?;
             let word = |key: &str| block[key].as_str().unwrap_or_default();
             let (text, _) = found.finish();
+            let start = parts.parts.len();
             parts.text(format!("[{}]({})\n{}", word("title"), word("source"), text.text()));
-            parts.keep(block);
+            parts.keep(start, block);
         }
-        _ => {
-            parts.text(in_words(block));
-            parts.keep(block);
-        }
+        _ => parts.keep(parts.parts.len(), block),
     }
     Ok(())
 }
@@ -184,22 +218,18 @@ pub(super) fn in_words(block: &Value) -> String {
     format!("[{block}]")
 }
 
-fn image(path: &str, source: &Value) -> Result<String, RequestError> {
+/// `None` where only Anthropic can get at it.
+fn image(path: &str, source: &Value) -> Result<Option<String>, RequestError> {
     let word = |key: &str| blocks_string(path, key, source);
-    match kind(path, source)? {
-        "base64" => Ok(format!("data:{};base64,{}", word("media_type")?, word("data")?)),
-        "url" => word("url"),
-        other => Err(stored(path, other)),
-    }
+    Ok(match kind(path, source)? {
+        "base64" => Some(format!("data:{};base64,{}", word("media_type")?, word("data")?)),
+        "url" => Some(word("url")?),
+        _ => None,
+    })
 }
 
 fn blocks_string(path: &str, key: &str, source: &Value) -> Result<String, RequestError> {
     string(&format!("{path}.{key}"), source.get(key).cloned())
-}
-
-fn stored(path: &str, kind: &str) -> RequestError {
-    let message = format!("a source of type `{kind}` is stored at Anthropic and cannot be read from here");
-    RequestError::unsupported(&format!("{path}.type"), &message, "send the content itself, as `base64`")
 }
 
 /// Text documents become text with their title; a PDF becomes a file, which OpenAI takes.
@@ -212,18 +242,17 @@ fn document(path: &str, block: &Value, parts: &mut Parts) -> Result<(), RequestE
         head.push_str(context);
         head.push('\n');
     }
+    let start = parts.parts.len();
     match kind(&source_path, source)? {
         "text" => {
             parts.text(head + &blocks_string(&source_path, "data", source)?);
-            parts.keep(block);
-            return Ok(());
+            parts.keep(start, block);
         }
         "content" => {
             parts.text(head.trim_end());
             let inner = content(&format!("{source_path}.content"), source.get("content").cloned())?;
             parts.parts.extend(inner.parts);
-            parts.mark(block, &["type", "source", "title", "context", "citations"]);
-            return Ok(());
+            parts.keep(start, block);
         }
         "base64" => {
             let media = blocks_string(&source_path, "media_type", source)?;
@@ -232,15 +261,15 @@ fn document(path: &str, block: &Value, parts: &mut Parts) -> Result<(), RequestE
             let name = title.unwrap_or("document.pdf");
             let file = json!({"filename": name, "file_data": format!("data:{media};base64,{data}")});
             parts.push(Part::Other(json!({"type": "file", "file": file})));
+            parts.skip(start);
+            parts.mark(block, &["type", "source"]);
+            if title.is_none() {
+                parts.without_title();
+            }
         }
-        "url" => {
-            let message = "a document behind a URL is not fetched for other models than Anthropic's";
-            let hint = "send its content, as `base64` or `text`";
-            return Err(RequestError::unsupported(&format!("{source_path}.type"), message, hint));
-        }
-        other => return Err(stored(&source_path, other)),
+        // behind a URL, or stored at Anthropic
+        _ => parts.foreign(block),
     }
-    parts.mark(block, &["type", "source"]);
     Ok(())
 }
 

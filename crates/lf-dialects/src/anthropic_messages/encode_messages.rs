@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 
+use lf_core::tool_set::fit_name;
 use lf_core::{AssistantMessage, Content, Message, ModelError, Part, ToolCall, ToolResult};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::blocks::{WHOLE, joined};
 use super::encode::{is_inline, kept};
+use super::history::{FIELDS, WITH_RESULTS};
+use super::{ANTHROPIC_ONLY, OWN_SIGNATURE};
 
 /// The first message must be a user's, and none may be empty.
 const NOTHING: &str = "(nothing)";
@@ -50,9 +53,16 @@ fn text_block(text: &str) -> Option<Value> {
 pub(super) fn conversation(messages: &[Message]) -> Result<Vec<Value>, ModelError> {
     let mut out: Vec<Value> = Vec::with_capacity(messages.len() + 1);
     let mut results: Vec<Value> = Vec::new();
-    for message in messages {
+    for (at, message) in messages.iter().enumerate() {
         if let Message::Tool(result) = message {
             results.push(tool_result(result)?);
+            continue;
+        }
+        if let Message::User(prose) = message
+            && kept(&prose.rest).is_some_and(|kept| kept.contains_key(WITH_RESULTS))
+        {
+            results.extend(blocks(&prose.content, &prose.rest)?);
+            flush(&mut results, &mut out);
             continue;
         }
         flush(&mut results, &mut out);
@@ -70,7 +80,7 @@ pub(super) fn conversation(messages: &[Message]) -> Result<Vec<Value>, ModelErro
                 let text = format!("<system-reminder>\n{}\n</system-reminder>", prose.content.text());
                 ("user", text_block(&text).into_iter().collect())
             }
-            Message::Assistant(said) => ("assistant", assistant(said)),
+            Message::Assistant(said) => ("assistant", assistant(said, at + 1 == messages.len())),
             Message::Tool(_) => continue,
         };
         if content.is_empty() {
@@ -95,25 +105,61 @@ fn flush(results: &mut Vec<Value>, out: &mut Vec<Value>) {
     }
 }
 
-fn assistant(said: &AssistantMessage) -> Vec<Value> {
+/// `last`: the model is to go on with this message.
+fn assistant(said: &AssistantMessage, last: bool) -> Vec<Value> {
     let own = kept(&said.rest).and_then(|kept| kept.get("content")).and_then(Value::as_array);
-    if let Some(own) = own.filter(|own| same_calls(own, &said.calls)) {
-        // signed thinking is only good in its own place
-        return own.clone();
+    if let Some(blocks) = own.and_then(|own| replay(own, &said.calls)) {
+        return blocks;
     }
     let text = said.content.text();
-    // the last message may not end with white space, and no model needs it
-    let mut blocks: Vec<Value> = text_block(text.trim_end()).into_iter().collect();
+    // the last message may not end with white space
+    let text = if last { text.trim_end() } else { &text };
+    let mut blocks: Vec<Value> = text_block(text).into_iter().collect();
     blocks.extend(said.calls.iter().map(|call| {
-        let input = call.arguments.value().cloned().unwrap_or_default();
-        json!({"type": "tool_use", "id": fit(&call.id), "name": call.name, "input": input})
+        let mut block =
+            json!({"type": "tool_use", "id": fit(&call.id), "name": name(call), "input": input(call)});
+        for (key, value) in kept(&call.rest).into_iter().flatten() {
+            block[key.as_str()] = value.clone();
+        }
+        block
     }));
     blocks
 }
 
-fn same_calls(own: &[Value], calls: &[ToolCall]) -> bool {
-    let ids = own.iter().filter(|block| block["type"] == "tool_use").map(|block| block["id"].as_str());
-    ids.eq(calls.iter().map(|call| Some(call.id.as_str())))
+/// The message's blocks as they came: signed thinking is only good in its own place. `None` where they are not about
+/// these calls.
+fn replay(own: &[Value], calls: &[ToolCall]) -> Option<Vec<Value>> {
+    let uses = own.iter().filter(|block| block["type"] == "tool_use");
+    // the turn may have given a call another id, or its tool another name, but not both
+    let is_of = |(block, call): (&Value, &ToolCall)| {
+        let name = block["name"].as_str().unwrap_or_default();
+        block["id"] == call.id.as_str() || name == call.name || fit_name(name) == call.name
+    };
+    if uses.clone().count() != calls.len() || !uses.zip(calls).all(is_of) {
+        return None;
+    }
+    let mut calls = calls.iter();
+    let kept = own.iter().filter(|block| block["signature"] != OWN_SIGNATURE).map(|block| {
+        let mut block = block.clone();
+        if block["type"] == "tool_use"
+            && let Some(call) = calls.next()
+        {
+            block["id"] = fit(&call.id).into();
+            block["name"] = name(call).into();
+            block["input"] = input(call).into();
+        }
+        block
+    });
+    Some(kept.collect())
+}
+
+/// A call without a name was answered with an error; the API does not take it back without one.
+fn name(call: &ToolCall) -> &str {
+    if call.name.is_empty() { "unknown" } else { &call.name }
+}
+
+fn input(call: &ToolCall) -> Map<String, Value> {
+    call.arguments.value().cloned().unwrap_or_default()
 }
 
 /// The API takes ids of `[a-zA-Z0-9_-]`; any other becomes one made of it alone.
@@ -129,16 +175,18 @@ fn fit(id: &str) -> Cow<'_, str> {
 }
 
 fn tool_result(result: &ToolResult) -> Result<Value, ModelError> {
+    let own = kept(&result.rest);
+    let marked = own.is_some_and(|own| own.contains_key("marks"));
     let content: Value = match &result.content {
-        Content::Text(text) => text.as_str().into(),
-        Content::Parts(_) => blocks(&result.content, &result.rest)?.into(),
+        Content::Text(text) if !marked => text.as_str().into(),
+        content => blocks(content, &result.rest)?.into(),
     };
     let mut block = json!({"type": "tool_result", "tool_use_id": fit(&result.call_id), "content": content});
     if result.is_error {
         block["is_error"] = true.into();
     }
-    if let Some(mark) = kept(&result.rest).and_then(|kept| kept.get("cache_control")) {
-        block["cache_control"] = mark.clone();
+    for (key, value) in own.and_then(|own| own.get(FIELDS)).and_then(Value::as_object).into_iter().flatten() {
+        block[key.as_str()] = value.clone();
     }
     Ok(block)
 }
@@ -157,13 +205,23 @@ fn blocks(content: &Content, rest: &Map<String, Value>) -> Result<Vec<Value>, Mo
     let mut blocks = Vec::with_capacity(parts.len());
     for (at, part) in parts.iter().enumerate() {
         let marks = marks.and_then(|marks| marks.get(at.to_string())).and_then(Value::as_object);
-        if let Some(whole) = marks.and_then(|marks| marks.get(WHOLE)) {
-            blocks.push(whole.clone());
-            continue;
+        match marks.and_then(|marks| marks.get(WHOLE)) {
+            // a rendering of what the next marked part has
+            Some(Value::Null) => continue,
+            Some(whole) => {
+                blocks.push(whole.clone());
+                continue;
+            }
+            None => {}
         }
         let Some(mut block) = block(part)? else { continue };
-        for (key, value) in marks.into_iter().flatten() {
-            block[key.as_str()] = value.clone();
+        if let Some(block) = block.as_object_mut() {
+            for (key, value) in marks.into_iter().flatten() {
+                match value {
+                    Value::Null => drop(block.shift_remove(key)),
+                    value => drop(block.insert(key.clone(), value.clone())),
+                }
+            }
         }
         blocks.push(block);
     }
@@ -175,6 +233,7 @@ fn block(part: &Part) -> Result<Option<Value>, ModelError> {
     Ok(match part {
         Part::Text(text) => text_block(text),
         Part::Image { url, .. } => Some(json!({"type": "image", "source": source(url)})),
+        Part::Other(value) if value.get(ANTHROPIC_ONLY).is_some() => value.get(ANTHROPIC_ONLY).cloned(),
         Part::Other(value) => match value["type"].as_str().unwrap_or_default() {
             "text" if value["text"] == "" => None,
             "text" => Some(value.clone()),

@@ -6,8 +6,14 @@ use lf_core::{Arguments, AssistantMessage, Content, Message, Prose, ToolCall, To
 use serde_json::{Map, Value, json};
 
 use super::blocks::{self, Parts};
+use super::gather::is_plain;
 use super::{ANTHROPIC_ONLY, OWN_SIGNATURE};
 use crate::openai_chat::RequestError;
+
+/// Key of what is kept with a user's message that came in one with the results before it.
+pub(super) const WITH_RESULTS: &str = "with_results";
+/// Key of what is kept with a result: its block's further fields.
+pub(super) const FIELDS: &str = "fields";
 
 /// A message as it came; a user's carries the results of the calls before it.
 enum Said {
@@ -19,8 +25,8 @@ enum Said {
 #[derive(Default)]
 struct UserSaid {
     results: Vec<ToolResult>,
-    /// There were results; once they are taken out there may be nothing left to say.
-    answered: bool,
+    /// How many results there were; once they are taken out there may be nothing left to say.
+    answered: usize,
     parts: Parts,
 }
 
@@ -35,9 +41,13 @@ pub(super) fn messages(list: Vec<Value>) -> Result<Vec<Message>, RequestError> {
         match std::mem::replace(&mut said[at], Said::System(Prose::default())) {
             Said::System(prose) if prose.content.is_empty() => {}
             Said::System(prose) => out.push(Message::System(prose)),
-            Said::User(said) => out.extend(user(said).map(Message::User)),
+            Said::User(said) => {
+                let after_results = matches!(out.last(), Some(Message::Tool(_)));
+                out.extend(user(said, after_results).map(Message::User));
+            }
             Said::Assistant(mut message) => {
                 let answers = answers(&mut message.calls, &mut said[at + 1..]);
+                rename_kept(&mut message);
                 out.push(Message::Assistant(message));
                 out.extend(answers.into_iter().map(Message::Tool));
             }
@@ -46,9 +56,10 @@ pub(super) fn messages(list: Vec<Value>) -> Result<Vec<Message>, RequestError> {
     Ok(out)
 }
 
-/// The results that nobody asked for stay, as text.
-fn user(said: UserSaid) -> Option<Prose> {
+/// The results that nobody asked for stay, as text. `after_results`: those that were asked for stand directly before.
+fn user(said: UserSaid, after_results: bool) -> Option<Prose> {
     let UserSaid { results, answered, mut parts } = said;
+    let with_results = after_results && results.len() < answered;
     let mut all = Parts::default();
     for result in results {
         let head = format!("[result of the call {}, which is not in this conversation]", result.call_id);
@@ -64,10 +75,14 @@ fn user(said: UserSaid) -> Option<Prose> {
         all.parts.append(&mut parts.parts);
         parts = all;
     }
-    if answered && parts.parts.is_empty() {
+    if answered > 0 && parts.parts.is_empty() {
         return None;
     }
-    let (content, rest) = parts.finish();
+    let (content, mut rest) = parts.finish();
+    if with_results {
+        // for Anthropic they are one message
+        keep(&mut rest, WITH_RESULTS, true.into());
+    }
     Some(Prose { content, rest })
 }
 
@@ -103,6 +118,17 @@ fn answers(calls: &mut [ToolCall], later: &mut [Said]) -> Vec<ToolResult> {
     answers
 }
 
+/// Gives the kept blocks the ids of the calls that are made of them.
+fn rename_kept(message: &mut AssistantMessage) {
+    let kept = message.rest.get_mut(ANTHROPIC_ONLY).and_then(|kept| kept["content"].as_array_mut());
+    let blocks = kept.into_iter().flatten().filter(|block| block["type"] == "tool_use");
+    for (block, call) in blocks.zip(&message.calls) {
+        if block["id"] != call.id.as_str() {
+            block["id"] = call.id.as_str().into();
+        }
+    }
+}
+
 fn message(path: &str, value: Value) -> Result<Said, RequestError> {
     const ROLES: &str = "use `user`, `assistant` or `system`";
     let Value::Object(mut fields) = value else {
@@ -118,8 +144,7 @@ fn message(path: &str, value: Value) -> Result<Said, RequestError> {
         "system" => {
             let mut prose = blocks::system(&content_path, content)?;
             // it stays where it is also with an Anthropic upstream
-            let kept = prose.rest.entry(ANTHROPIC_ONLY).or_insert_with(|| json!({}));
-            kept["inline"] = true.into();
+            keep(&mut prose.rest, "inline", true.into());
             Ok(Said::System(prose))
         }
         "user" => user_said(&content_path, content),
@@ -141,7 +166,7 @@ fn user_said(path: &str, content: Value) -> Result<Said, RequestError> {
             _ => blocks::read(&path, &block, &mut said.parts)?,
         }
     }
-    said.answered = !said.results.is_empty();
+    said.answered = said.results.len();
     Ok(Said::User(said))
 }
 
@@ -149,12 +174,22 @@ fn result(path: &str, mut block: Value) -> Result<ToolResult, RequestError> {
     let call_id = blocks::string(&format!("{path}.tool_use_id"), block.get("tool_use_id").cloned())?;
     let parts = blocks::content(&format!("{path}.content"), block.get_mut("content").map(Value::take))?;
     let (content, mut rest) = parts.finish();
-    if let Some(mark) = block.get("cache_control").filter(|mark| !mark.is_null()) {
-        let kept = rest.entry(ANTHROPIC_ONLY).or_insert_with(|| json!({}));
-        kept["cache_control"] = mark.clone();
-    }
     let is_error = block["is_error"] == true;
+    if let Some(fields) = block.as_object_mut() {
+        fields.retain(|key, value| {
+            !["type", "tool_use_id", "content", "is_error"].contains(&key.as_str()) && !value.is_null()
+        });
+        if !fields.is_empty() {
+            keep(&mut rest, FIELDS, block);
+        }
+    }
     Ok(ToolResult { call_id, name: None, content, is_error, rest })
+}
+
+/// Keeps something for an Anthropic upstream.
+fn keep(rest: &mut Map<String, Value>, key: &str, value: Value) {
+    let kept = rest.entry(ANTHROPIC_ONLY).or_insert_with(|| json!({}));
+    kept[key] = value;
 }
 
 fn assistant(path: &str, content: Value) -> Result<AssistantMessage, RequestError> {
@@ -203,20 +238,10 @@ fn assistant(path: &str, content: Value) -> Result<AssistantMessage, RequestErro
     message.reasoning = (!reasoning.is_empty()).then_some(reasoning);
     // the order of blocks and the signatures must come back to Anthropic unchanged
     let signed: Vec<Value> = list.into_iter().filter(|block| block["signature"] != OWN_SIGNATURE).collect();
-    if signed.iter().any(|block| !plain(block)) {
+    if !is_plain(&signed, Map::len) {
         message.rest.insert(ANTHROPIC_ONLY.to_owned(), json!({"content": signed}));
     }
     Ok(message)
-}
-
-/// Whether the core's values say all of this block.
-fn plain(block: &Value) -> bool {
-    let fields = block.as_object().map_or(0, Map::len);
-    match block["type"].as_str() {
-        Some("text") => fields == 2,
-        Some("tool_use") => fields == 4,
-        _ => false,
-    }
 }
 
 fn call(path: &str, block: &Value) -> Result<ToolCall, RequestError> {

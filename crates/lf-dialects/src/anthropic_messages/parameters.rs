@@ -33,13 +33,6 @@ pub(super) fn read(
         }
         kept.insert("metadata".to_owned(), metadata);
     }
-    if let Some(servers) = fields.get("mcp_servers")
-        && servers.as_array().is_none_or(|servers| !servers.is_empty())
-    {
-        let message = "`mcp_servers` would be reached from Anthropic's own servers";
-        let hint = "list them under `mcp.servers` in the project's llamafarm.yaml";
-        return Err(RequestError::unsupported("mcp_servers", message, hint));
-    }
     output_format(fields, parameters)?;
     effort(fields, parameters)?;
     for key in ["thinking", "output_config", "output_format"] {

@@ -1,60 +1,26 @@
-//! Writes whole answers, and what they share with streamed ones.
+//! Writes whole answers.
 
-use lf_core::{ChatEvent, FinishReason, ToolCall, Usage};
+use lf_core::ChatEvent;
 use serde_json::{Map, Value, json};
 
-use super::request::{MessagesView, ThinkingView};
-use super::{OWN_SIGNATURE, error_reply, internal_error_reply};
+use super::gather::Gathered;
+use super::request::MessagesView;
+use super::shown::{BlockStep, MessageEnd, Shown};
+use super::{error_reply, internal_error_reply};
 use crate::openai_chat::{ErrorReply, LfEvents, lf_event};
-
-pub(super) fn write_usage(usage: &Usage) -> Value {
-    json!({
-        // Anthropic counts what came from the cache apart
-        "input_tokens": usage.input.saturating_sub(usage.cached),
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": usage.cached,
-        "output_tokens": usage.output,
-    })
-}
-
-/// `stop_reason` and `stop_sequence`; `called`: calls for the client were told.
-pub(super) fn write_stop(reason: FinishReason, called: bool, stop_sequence: Option<&str>) -> Value {
-    let reason = match reason {
-        FinishReason::Length => "max_tokens",
-        FinishReason::ContentFilter => "refusal",
-        FinishReason::Stop | FinishReason::ToolCalls if called => "tool_use",
-        FinishReason::Stop | FinishReason::ToolCalls if stop_sequence.is_some() => "stop_sequence",
-        FinishReason::Stop | FinishReason::ToolCalls => "end_turn",
-    };
-    let stop_sequence = stop_sequence.filter(|_| reason == "stop_sequence");
-    json!({"stop_reason": reason, "stop_sequence": stop_sequence})
-}
-
-/// A call's arguments as an object in every case.
-pub(super) fn input(call: &ToolCall) -> Map<String, Value> {
-    call.arguments.value().cloned().unwrap_or_default()
-}
 
 /// Folds the events of a turn into one `message` object.
 #[derive(Debug)]
 pub struct Completion {
     id: String,
     model: String,
-    view: MessagesView,
     lf_events: LfEvents,
-    content: Vec<Block>,
-    /// White space that may begin a text; a block of nothing else is refused by Anthropic when it comes back.
-    blank: String,
-    called: bool,
+    shown: Shown,
+    content: Gathered,
+    /// Blocks begun so far.
+    blocks: u64,
     told: Vec<Value>,
-    end: Option<Result<Value, lf_core::ModelError>>,
-}
-
-#[derive(Debug)]
-enum Block {
-    Text(String),
-    Thinking(String),
-    ToolUse(Value),
+    end: Option<Result<MessageEnd, lf_core::ModelError>>,
 }
 
 impl Completion {
@@ -62,11 +28,10 @@ impl Completion {
         Self {
             id: id.to_owned(),
             model: model.to_owned(),
-            view,
             lf_events,
-            content: Vec::new(),
-            blank: String::new(),
-            called: false,
+            shown: Shown::new(view.thinking),
+            content: Gathered::default(),
+            blocks: 0,
             told: Vec::new(),
             end: None,
         }
@@ -76,86 +41,58 @@ impl Completion {
         if self.end.is_some() {
             return;
         }
+        let mut steps = Vec::new();
         match event {
-            ChatEvent::Started { .. } => {}
-            ChatEvent::Text(text) => match self.content.last_mut() {
-                Some(Block::Text(said)) => said.push_str(text),
-                _ => {
-                    self.blank.push_str(text);
-                    if !self.blank.trim_start().is_empty() {
-                        let text = std::mem::take(&mut self.blank);
-                        self.content.push(Block::Text(text));
-                    }
-                }
-            },
-            ChatEvent::Reasoning(_) if self.view.thinking == ThinkingView::Hidden => {}
-            ChatEvent::Reasoning(text) => match self.content.last_mut() {
-                Some(Block::Thinking(said)) => said.push_str(text),
-                _ => {
-                    self.blank.clear();
-                    self.content.push(Block::Thinking(text.clone()));
-                }
-            },
-            // Only a running client can use progress.
-            ChatEvent::CallProgress { .. } => {}
-            ChatEvent::CallStarted { .. } | ChatEvent::CallFinished { .. } | ChatEvent::Notice(_) => {
-                if self.lf_events == LfEvents::Told {
-                    self.told.extend(lf_event(event));
-                }
-            }
-            ChatEvent::ClientCalls(calls) => {
-                if !calls.is_empty() {
-                    self.called = true;
-                    self.blank.clear();
-                }
-                self.content.extend(calls.iter().map(|call| {
-                    let block = json!({
-                        "type": "tool_use", "id": call.id, "name": call.name, "input": input(call),
-                    });
-                    Block::ToolUse(block)
-                }));
-            }
             ChatEvent::Finished { reason, usage, stop_sequence, .. } => {
-                let mut end = write_stop(*reason, self.called, stop_sequence.as_deref());
-                end["usage"] = write_usage(usage);
+                let end = self.shown.end(*reason, usage, stop_sequence.as_deref(), &mut steps);
                 self.end = Some(Ok(end));
             }
             ChatEvent::Failed(error) => self.end = Some(Err(error.clone())),
+            event => self.shown.event(event, &mut steps),
+        }
+        steps.into_iter().for_each(|step| self.step(step));
+        if let ChatEvent::Answering { model } = event {
+            self.model.clone_from(model);
+        }
+        // only a running client can use progress
+        if self.lf_events == LfEvents::Told && !matches!(event, ChatEvent::CallProgress { .. }) {
+            self.told.extend(lf_event(event));
+        }
+    }
+
+    fn step(&mut self, step: BlockStep) {
+        match step {
+            BlockStep::Start(block) => {
+                self.blocks += 1;
+                self.content.start(Some(self.blocks), block);
+            }
+            BlockStep::Delta(delta) => self.content.delta(Some(self.blocks), &delta),
+            BlockStep::Stop => {
+                self.content.stop(Some(self.blocks));
+            }
         }
     }
 
     /// The body for status 200, or the error the turn ended with. A turn that has no end is an error of ours.
-    pub fn finish(self, request_id: &str) -> Result<Value, ErrorReply> {
+    pub fn finish(mut self, request_id: &str) -> Result<Value, ErrorReply> {
         let Some(end) = self.end else {
             return Err(internal_error_reply(500, "the turn ended without an answer", request_id));
         };
-        let mut end = end.map_err(|error| error_reply(&error, request_id))?;
-        let content: Vec<Value> = self.content.into_iter().map(Block::write).collect();
-        let mut body = json!({
-            "id": self.id,
-            "type": "message",
-            "role": "assistant",
-            "model": self.model,
-            "content": content,
-            "stop_reason": end["stop_reason"].take(),
-            "stop_sequence": end["stop_sequence"].take(),
-            "usage": end["usage"].take(),
-        });
+        let end = end.map_err(|error| error_reply(&error, request_id))?;
+        let mut body = Map::new();
+        body.insert("id".to_owned(), self.id.into());
+        body.insert("type".to_owned(), "message".into());
+        body.insert("role".to_owned(), "assistant".into());
+        body.insert("model".to_owned(), self.model.into());
+        body.insert("content".to_owned(), self.content.take().into());
+        body.extend(end.delta);
+        for (key, value) in end.beside {
+            body.entry(key).or_insert(value);
+        }
+        body.insert("usage".to_owned(), end.usage);
         if !self.told.is_empty() {
-            body["lf"] = json!({"events": self.told});
+            body.insert("lf".to_owned(), json!({"events": self.told}));
         }
-        Ok(body)
-    }
-}
-
-impl Block {
-    fn write(self) -> Value {
-        match self {
-            Self::Text(text) => json!({"type": "text", "text": text}),
-            Self::Thinking(text) => {
-                json!({"type": "thinking", "thinking": text, "signature": OWN_SIGNATURE})
-            }
-            Self::ToolUse(block) => block,
-        }
+        Ok(body.into())
     }
 }

@@ -6,7 +6,7 @@ use lf_core::model::{ChatRequest, ToolSpec};
 use lf_core::{Message, ToolChoice};
 use serde_json::{Map, Value};
 
-use super::{ANTHROPIC_ONLY, blocks, history, parameters};
+use super::{ANTHROPIC_ONLY, HEADERS, NEEDED, blocks, history, parameters};
 use crate::openai_chat::{RequestError, body_object, boolean};
 
 /// How the client wants its answer shown.
@@ -27,7 +27,8 @@ pub enum ThinkingView {
 
 /// Reads the body of `POST …/messages`. The values are those of every dialect: parameters in OpenAI's spelling, one
 /// result directly after each call. Fields that only Anthropic knows are kept for an Anthropic upstream; what a client
-/// relies on and no other upstream can do is refused, not dropped. The size of the body is the caller's concern.
+/// relies on and no other upstream can do is refused when one of these is to be asked, by `check_foreign`. The
+/// size of the body is the caller's concern.
 pub fn decode_request(body: &[u8]) -> Result<(ChatRequest, MessagesView), RequestError> {
     let mut fields = body_object(body)?;
     let max_tokens = match fields.shift_remove("max_tokens") {
@@ -53,6 +54,16 @@ pub fn decode_count_request(body: &[u8]) -> Result<ChatRequest, RequestError> {
     decode(fields).map(|(request, _)| request)
 }
 
+/// Keeps headers of the HTTP request that are meant for an upstream of this dialect.
+pub fn keep_headers(request: &mut ChatRequest, headers: impl Iterator<Item = (String, String)>) {
+    let headers: Map<String, Value> = headers.map(|(name, value)| (name, value.into())).collect();
+    if headers.is_empty() {
+        return;
+    }
+    let kept = request.parameters.entry(ANTHROPIC_ONLY).or_insert_with(|| Value::Object(Map::new()));
+    kept[HEADERS] = headers.into();
+}
+
 fn decode(mut fields: Map<String, Value>) -> Result<(ChatRequest, MessagesView), RequestError> {
     // clients spell out what they leave open
     fields.retain(|_, value| !value.is_null());
@@ -72,14 +83,20 @@ fn decode(mut fields: Map<String, Value>) -> Result<(ChatRequest, MessagesView),
         Some(Value::Array(list)) => messages.extend(history::messages(list)?),
         Some(other) => return Err(RequestError::expected("messages", "an array", &other)),
     }
-    let Tools { tools, server } = tools(fields.shift_remove("tools"))?;
+    if fields.contains_key(HEADERS) {
+        let message = "`headers` is no field of a request";
+        return Err(RequestError::unsupported(HEADERS, message, "send them as headers of the HTTP request"));
+    }
+    let Tools { tools, unnamed } = tools(fields.shift_remove("tools"))?;
     let choice = fields.shift_remove("tool_choice");
     let mut kept = Map::new();
     let mut parameters = Map::new();
     let tool_choice = choice.as_ref().map(|choice| tool_choice(choice, &mut parameters)).transpose()?;
-    refuse_server_tools(&tools, &server, tool_choice.as_ref())?;
-    if !server.is_empty() {
-        kept.insert("tools".to_owned(), server.into());
+    if let Some(kind) = needed_tool(&tools, &unnamed, tool_choice.as_ref()) {
+        kept.insert(NEEDED.to_owned(), kind);
+    }
+    if !unnamed.is_empty() {
+        kept.insert("tools".to_owned(), unnamed.into());
     }
     parameters::read(&mut fields, &mut parameters, &mut kept)?;
     let thinking = match kept.get("thinking") {
@@ -108,8 +125,8 @@ fn system(value: Option<Value>) -> Result<Option<Message>, RequestError> {
 #[derive(Default)]
 struct Tools {
     tools: Vec<ToolSpec>,
-    /// Declarations of tools that Anthropic's servers run.
-    server: Vec<Value>,
+    /// Declarations without a name: sets of tools that Anthropic's servers run.
+    unnamed: Vec<Value>,
 }
 
 fn tools(value: Option<Value>) -> Result<Tools, RequestError> {
@@ -125,17 +142,28 @@ fn tools(value: Option<Value>) -> Result<Tools, RequestError> {
             return Err(RequestError::expected(&path, "an object", &value));
         };
         let kind = fields.get("type").and_then(Value::as_str).unwrap_or("custom");
-        if kind != "custom" && !fields.contains_key("input_schema") {
-            tools.server.push(fields.into());
-        } else {
+        if kind == "custom" || fields.contains_key("input_schema") {
             tools.tools.push(tool(&path, fields)?);
+        } else if fields.get("name").is_some_and(Value::is_string) {
+            tools.tools.push(native_tool(&path, fields)?);
+        } else {
+            tools.unnamed.push(fields.into());
         }
     }
     Ok(tools)
 }
 
+/// A tool that Anthropic's models know by its type. Whether the client or Anthropic's servers run it shows in the answer:
+/// a call that the client is to run comes as any other.
+fn native_tool(path: &str, mut fields: Map<String, Value>) -> Result<ToolSpec, RequestError> {
+    let name = blocks::string(&format!("{path}.name"), fields.shift_remove("name"))?;
+    let mut rest = Map::new();
+    rest.insert(ToolSpec::NATIVE.to_owned(), true.into());
+    rest.insert(ANTHROPIC_ONLY.to_owned(), fields.into());
+    Ok(ToolSpec { name, description: None, schema: Arc::new(Value::Object(Map::new())), rest })
+}
+
 fn tool(path: &str, mut fields: Map<String, Value>) -> Result<ToolSpec, RequestError> {
-    fields.shift_remove("type");
     let name = blocks::string(&format!("{path}.name"), fields.shift_remove("name"))?;
     let description = match fields.shift_remove("description") {
         None | Some(Value::Null) => None,
@@ -152,12 +180,12 @@ fn tool(path: &str, mut fields: Map<String, Value>) -> Result<ToolSpec, RequestE
         Some(other) => return Err(RequestError::expected(&schema_path, "a JSON Schema (an object)", &other)),
     };
     let mut rest = Map::new();
-    if let Some(strict @ Value::Bool(true)) = fields.shift_remove("strict") {
-        rest.insert("strict".to_owned(), strict);
+    if fields.get("strict") == Some(&Value::Bool(true)) {
+        rest.insert("strict".to_owned(), true.into());
+        fields.shift_remove("strict");
     }
-    if !fields.is_empty() {
-        rest.insert(ANTHROPIC_ONLY.to_owned(), fields.into());
-    }
+    // also where it is empty: the schema is in the words of this dialect
+    rest.insert(ANTHROPIC_ONLY.to_owned(), fields.into());
     Ok(ToolSpec { name, description, schema: Arc::new(schema), rest })
 }
 
@@ -182,19 +210,18 @@ fn tool_choice(choice: &Value, parameters: &mut Map<String, Value>) -> Result<To
     })
 }
 
-/// A tool that only Anthropic's servers run may be missing beside others, as one that the model never calls; a request
-/// that is about it cannot be answered.
-fn refuse_server_tools(
-    tools: &[ToolSpec],
-    server: &[Value],
-    choice: Option<&ToolChoice>,
-) -> Result<(), RequestError> {
-    let forced = |tool: &&Value| match choice {
-        Some(ToolChoice::Tool(name)) => tool["name"] == name.as_str(),
-        _ => tools.is_empty(),
-    };
-    let Some(tool) = server.iter().find(forced) else { return Ok(()) };
-    let kind = tool["type"].as_str().unwrap_or_default();
-    let message = format!("a tool of type `{kind}` runs on Anthropic's own servers and is not offered here");
-    Err(RequestError::unsupported("tools", &message, "use a tool of an MCP server for it"))
+/// A tool that only Anthropic's models know may be missing beside others, as one that the model never calls; a request
+/// that is about it cannot be answered by another model. Gives the type of such a tool.
+fn needed_tool(tools: &[ToolSpec], unnamed: &[Value], choice: Option<&ToolChoice>) -> Option<Value> {
+    let kind = |tool: &ToolSpec| tool.rest.get(ANTHROPIC_ONLY).map(|fields| fields["type"].clone());
+    let mut native = tools.iter().filter(|tool| tool.is_native());
+    if let Some(ToolChoice::Tool(name)) = choice
+        && let Some(tool) = native.clone().find(|tool| tool.name == *name)
+    {
+        return kind(tool);
+    }
+    if tools.iter().any(|tool| !tool.is_native()) {
+        return None;
+    }
+    native.next().and_then(kind).or_else(|| unnamed.first().map(|tool| tool["type"].clone()))
 }

@@ -1,11 +1,11 @@
 //! Writes streamed answers.
 
-use lf_core::{ChatEvent, ToolCall, Usage};
+use lf_core::{ChatEvent, Usage};
 use serde_json::{Value, json};
 
-use super::reply::{input, write_stop, write_usage};
-use super::request::{MessagesView, ThinkingView};
-use super::{OWN_SIGNATURE, error_reply};
+use super::error_reply;
+use super::request::MessagesView;
+use super::shown::{BlockStep, Shown, write_usage};
 use crate::openai_chat::{LfEvents, lf_event};
 
 /// The name of an SSE event, and its data: one JSON document.
@@ -17,23 +17,12 @@ type Told = (&'static str, String);
 pub struct EventEncoder {
     id: String,
     model: String,
-    view: MessagesView,
     lf_events: LfEvents,
     began: bool,
     over: bool,
-    called: bool,
+    shown: Shown,
     /// Blocks begun so far; the last of them may be open.
     blocks: u64,
-    open: Option<Open>,
-    /// White space that begins a block of text, held until the block has something to say: one of white space alone is
-    /// refused by Anthropic when it comes back.
-    blank: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
-    Text,
-    Thinking,
 }
 
 impl EventEncoder {
@@ -41,14 +30,11 @@ impl EventEncoder {
         Self {
             id: id.to_owned(),
             model: model.to_owned(),
-            view,
             lf_events,
             began: false,
             over: false,
-            called: false,
+            shown: Shown::new(view.thinking),
             blocks: 0,
-            open: None,
-            blank: String::new(),
         }
     }
 
@@ -70,30 +56,23 @@ impl EventEncoder {
             return out;
         }
         self.begin(&mut out);
-        match event {
-            ChatEvent::Started { .. } | ChatEvent::Failed(_) => {}
-            ChatEvent::Text(text) => self.text(text, &mut out),
-            ChatEvent::Reasoning(text) => self.thinking(text, &mut out),
-            ChatEvent::CallStarted { .. }
-            | ChatEvent::CallProgress { .. }
-            | ChatEvent::CallFinished { .. }
-            | ChatEvent::Notice(_) => {
-                if let (LfEvents::Told, Some(lf)) = (self.lf_events, lf_event(event)) {
-                    out.push(told("ping", json!({"type": "ping", "lf": lf})));
-                }
+        let mut steps = Vec::new();
+        if let ChatEvent::Finished { reason, usage, stop_sequence, .. } = event {
+            let end = self.shown.end(*reason, usage, stop_sequence.as_deref(), &mut steps);
+            self.tell(steps, &mut out);
+            let mut last = json!({"type": "message_delta", "delta": end.delta, "usage": end.usage});
+            for (key, value) in end.beside {
+                last[key.as_str()] = value;
             }
-            ChatEvent::ClientCalls(calls) => calls.iter().for_each(|call| self.call(call, &mut out)),
-            ChatEvent::Finished { reason, usage, stop_sequence, .. } => {
-                self.close(&mut out);
-                let delta = write_stop(*reason, self.called, stop_sequence.as_deref());
-                let usage = write_usage(usage);
-                out.push(told(
-                    "message_delta",
-                    json!({"type": "message_delta", "delta": delta, "usage": usage}),
-                ));
-                out.push(told("message_stop", json!({"type": "message_stop"})));
-                self.over = true;
-            }
+            out.push(told("message_delta", last));
+            out.push(told("message_stop", json!({"type": "message_stop"})));
+            self.over = true;
+            return out;
+        }
+        self.shown.event(event, &mut steps);
+        self.tell(steps, &mut out);
+        if let (LfEvents::Told, Some(lf)) = (self.lf_events, lf_event(event)) {
+            out.push(told("ping", json!({"type": "ping", "lf": lf})));
         }
         out
     }
@@ -121,76 +100,26 @@ impl EventEncoder {
         out.push(told("message_start", json!({"type": "message_start", "message": message})));
     }
 
-    fn text(&mut self, text: &str, out: &mut Vec<Told>) {
-        if self.open == Some(Open::Text) {
-            self.delta(&json!({"type": "text_delta", "text": text}), out);
-            return;
+    fn tell(&mut self, steps: Vec<BlockStep>, out: &mut Vec<Told>) {
+        for step in steps {
+            let last = self.blocks.saturating_sub(1);
+            out.push(match step {
+                BlockStep::Start(block) => {
+                    let index = self.blocks;
+                    self.blocks += 1;
+                    let event =
+                        json!({"type": "content_block_start", "index": index, "content_block": block});
+                    told("content_block_start", event)
+                }
+                BlockStep::Delta(delta) => {
+                    let event = json!({"type": "content_block_delta", "index": last, "delta": delta});
+                    told("content_block_delta", event)
+                }
+                BlockStep::Stop => {
+                    told("content_block_stop", json!({"type": "content_block_stop", "index": last}))
+                }
+            });
         }
-        self.blank.push_str(text);
-        if self.blank.trim_start().is_empty() {
-            return;
-        }
-        let text = std::mem::take(&mut self.blank);
-        self.start(&json!({"type": "text", "text": ""}), out);
-        self.open = Some(Open::Text);
-        self.delta(&json!({"type": "text_delta", "text": text}), out);
-    }
-
-    fn thinking(&mut self, text: &str, out: &mut Vec<Told>) {
-        if self.view.thinking == ThinkingView::Hidden {
-            return;
-        }
-        if self.open != Some(Open::Thinking) {
-            self.start(&json!({"type": "thinking", "thinking": "", "signature": ""}), out);
-            self.open = Some(Open::Thinking);
-        }
-        self.delta(&json!({"type": "thinking_delta", "thinking": text}), out);
-    }
-
-    fn call(&mut self, call: &ToolCall, out: &mut Vec<Told>) {
-        self.called = true;
-        self.start(&json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}}), out);
-        let input = match call.arguments.value() {
-            // the model's own bytes, where they are an object
-            Ok(_) => call.arguments.for_replay(),
-            Err(_) => Value::Object(input(call)).to_string(),
-        };
-        self.delta(&json!({"type": "input_json_delta", "partial_json": input}), out);
-        self.stop(out);
-    }
-
-    /// Begins a block, after the end of the one before.
-    fn start(&mut self, block: &Value, out: &mut Vec<Told>) {
-        self.close(out);
-        let index = self.blocks;
-        self.blocks += 1;
-        let event = json!({"type": "content_block_start", "index": index, "content_block": block});
-        out.push(told("content_block_start", event));
-    }
-
-    fn delta(&self, delta: &Value, out: &mut Vec<Told>) {
-        let event = json!({"type": "content_block_delta", "index": self.last(), "delta": delta});
-        out.push(told("content_block_delta", event));
-    }
-
-    fn stop(&self, out: &mut Vec<Told>) {
-        out.push(told("content_block_stop", json!({"type": "content_block_stop", "index": self.last()})));
-    }
-
-    fn close(&mut self, out: &mut Vec<Told>) {
-        self.blank.clear();
-        match self.open.take() {
-            None => return,
-            Some(Open::Thinking) => {
-                self.delta(&json!({"type": "signature_delta", "signature": OWN_SIGNATURE}), out);
-            }
-            Some(Open::Text) => {}
-        }
-        self.stop(out);
-    }
-
-    fn last(&self) -> u64 {
-        self.blocks.saturating_sub(1)
     }
 }
 

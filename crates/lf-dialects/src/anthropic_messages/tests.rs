@@ -1,12 +1,18 @@
 use std::time::Duration;
 
-use lf_core::model::ChatRequest;
+use lf_core::model::{ChatRequest, Native};
 use lf_core::{Arguments, ChatEvent, FinishReason, ModelError, ModelRequest, ToolCall, ToolResult, Usage};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::openai_chat::{EncodeOptions, LfEvents, RequestError, encode_request};
+use crate::Dialect;
+use crate::openai_chat::{LfEvents, RequestError};
+use crate::upstream::{UpstreamOptions, encode_whole};
+
+mod round_trip;
+mod upstream_answers;
+mod upstream_requests;
 
 #[expect(clippy::needless_pass_by_value, reason = "reads better at the many calls")]
 fn decode(body: Value) -> Result<ChatRequest, RequestError> {
@@ -14,14 +20,7 @@ fn decode(body: Value) -> Result<ChatRequest, RequestError> {
 }
 
 fn openai(request: ChatRequest) -> Value {
-    let request = ModelRequest {
-        messages: request.messages,
-        tools: request.tools.into(),
-        tool_choice: request.tool_choice,
-        parameters: request.parameters,
-        stream: request.stream,
-    };
-    encode_request("gpt", &request, EncodeOptions::default())
+    encode_whole(Dialect::OpenaiChat, "gpt", &model_request(request), &UpstreamOptions::default()).unwrap()
 }
 
 /// What an OpenAI upstream gets, one message a line, then the other fields.
@@ -53,6 +52,16 @@ fn refused(body: Value) -> String {
     let error = decode(body).unwrap_err();
     let reply = request_error_reply(&error, "req_1");
     format!("{} {}", reply.status, reply.body["error"]["message"].as_str().unwrap())
+}
+
+fn model_request(request: ChatRequest) -> ModelRequest {
+    ModelRequest {
+        messages: request.messages,
+        tools: request.tools.into(),
+        tool_choice: request.tool_choice,
+        parameters: request.parameters,
+        stream: request.stream,
+    }
 }
 
 #[test]
@@ -90,7 +99,6 @@ fn a_coding_assistants_request_reaches_an_openai_upstream_without_what_only_anth
     {"role":"assistant","content":"Looking.","tool_calls":[{"id":"a","type":"function","function":{"name":"read","arguments":"{\"b\":1,\"a\":2}"}}]}
     {"role":"tool","tool_call_id":"a","content":"x"}
     {"role":"system","content":"The budget is low."}
-    tools: [{"type":"function","function":{"name":"read","parameters":{"type":"object","properties":{}}}}]
     tool_choice: "required"
     parallel_tool_calls: false
     temperature: 0
@@ -98,6 +106,7 @@ fn a_coding_assistants_request_reaches_an_openai_upstream_without_what_only_anth
     reasoning_effort: "high"
     stream: true
     stream_options: {"include_usage":true}
+    tools: [{"type":"function","function":{"name":"read","parameters":{"type":"object","properties":{}}}}]
     "#);
 }
 
@@ -199,7 +208,9 @@ fn parameters_take_the_spelling_of_openai() {
         "tools": null, "system": null, "mcp_servers": [],
     }));
     let parameters = decode(body.clone()).unwrap().parameters;
-    assert_eq!(crate::openai_chat::stops_to_cut(&parameters), ["e"]);
+    let request = ModelRequest { parameters, ..ModelRequest::default() };
+    let encoded = crate::upstream::encode(Dialect::OpenaiChat, "gpt", &request, &UpstreamOptions::default());
+    assert_eq!(encoded.unwrap().stops, ["e"]);
     insta::assert_snapshot!(sent(body), @r#"
     {"role":"user","content":"hi"}
     top_p: 0.5
@@ -216,18 +227,11 @@ fn what_cannot_be_carried_is_refused_with_a_way_out() {
         ask(json!([])),
         ask(json!([{"role": "tool", "content": "x"}])),
         ask(json!([{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}])),
-        ask(
-            json!([{"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "f"}}]}]),
-        ),
-        ask(
-            json!([{"role": "user", "content": [{"type": "document", "source": {"type": "url", "url": "https://x"}}]}]),
-        ),
         json!({"model": "m", "messages": [{"role": "user", "content": "x"}]}),
         ask_with(json!({"max_tokens": 0})),
         ask_with(json!({"tool_choice": {"type": "tool"}})),
         ask_with(json!({"tool_choice": {"type": "some"}})),
-        ask_with(json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]})),
-        ask_with(json!({"mcp_servers": [{"url": "https://m"}]})),
+        ask_with(json!({"headers": {"x-api-key": "k"}})),
         ask_with(json!({"output_config": {"effort": "extreme"}})),
         ask_with(json!({"output_config": {"format": {"type": "xml"}}})),
         ask_with(json!({"thinking": {"type": "enabled"}})),
@@ -239,14 +243,11 @@ fn what_cannot_be_carried_is_refused_with_a_way_out() {
     400 `messages` is empty; send at least one
     400 `messages[0].role` is `tool`; use `user`, `assistant` or `system`
     400 `messages[0].content[0].tool_use_id` is missing: a string is needed
-    400 a source of type `file` is stored at Anthropic and cannot be read from here; send the content itself, as `base64`
-    400 a document behind a URL is not fetched for other models than Anthropic's; send its content, as `base64` or `text`
     400 `max_tokens` is missing: the most tokens the answer may have
     400 `max_tokens` is 0; use a whole number of at least 1
     400 `tool_choice.name` is missing: a string is needed
     400 `tool_choice.type` is `some`; use {"type": "auto"}, `any`, `none`, or `tool` with `name`
-    400 a tool of type `web_search_20250305` runs on Anthropic's own servers and is not offered here; use a tool of an MCP server for it
-    400 `mcp_servers` would be reached from Anthropic's own servers; list them under `mcp.servers` in the project's llamafarm.yaml
+    400 `headers` is no field of a request; send them as headers of the HTTP request
     400 `output_config.effort` is `extreme`; use `low`, `medium`, `high`, `xhigh` or `max`
     400 `output_config.format.type` is "xml"; use `json_schema`
     400 `thinking.budget_tokens` is missing: `enabled` thinking needs a budget
@@ -273,7 +274,7 @@ fn what_only_anthropic_takes_is_kept_for_it() {
     let request = decode(body).unwrap();
     assert_eq!(request.parameters[ANTHROPIC_ONLY]["context_management"], json!({"edits": []}));
     assert_eq!(request.parameters[ANTHROPIC_ONLY]["metadata"]["team"], "t");
-    assert_eq!(request.parameters[ANTHROPIC_ONLY]["tools"][0]["max_uses"], 2);
+    assert_eq!(request.tools[1].rest[ANTHROPIC_ONLY]["max_uses"], 2);
     assert_eq!(request.tools[0].rest[ANTHROPIC_ONLY]["cache_control"]["type"], "ephemeral");
     let lf_core::Message::Assistant(said) = &request.messages[1] else { panic!("an assistant's message") };
     assert_eq!(said.reasoning.as_deref(), Some("ourstheirs"));
@@ -301,7 +302,7 @@ fn call(id: &str, arguments: &str) -> ToolCall {
 }
 
 fn finished(reason: FinishReason) -> ChatEvent {
-    let usage = Usage { input: 10, output: 3, cached: 4, reasoning: 1 };
+    let usage = Usage { input: 10, output: 3, cached: 4, cache_written: 1, reasoning: 1 };
     ChatEvent::Finished { reason, usage, rounds: 1, stop_sequence: None }
 }
 
@@ -353,7 +354,7 @@ fn a_turn_becomes_blocks_one_after_the_other() {
     content_block_start {"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"b","name":"f","input":{}}}
     content_block_delta {"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{}"}}
     content_block_stop {"type":"content_block_stop","index":3}
-    message_delta {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":6,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":3}}
+    message_delta {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":5,"cache_creation_input_tokens":1,"cache_read_input_tokens":4,"output_tokens":3}}
     message_stop {"type":"message_stop"}
     "#);
 }
@@ -397,7 +398,7 @@ fn an_error_ends_the_stream_and_nothing_says_that_all_is_well() {
 fn a_whole_message_says_what_the_stream_says() {
     let mut completion = Completion::new("msg_1", "m", MessagesView::default(), LfEvents::Hidden);
     a_turn().iter().for_each(|event| completion.push(event));
-    insta::assert_snapshot!(completion.finish("req_1").unwrap(), @r#"{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"thinking","thinking":"Hmm.","signature":"lf-unsigned"},{"type":"text","text":"\nLet me see. "},{"type":"tool_use","id":"a","name":"f","input":{"q":1}},{"type":"tool_use","id":"b","name":"f","input":{}}],"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":6,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":3}}"#);
+    insta::assert_snapshot!(completion.finish("req_1").unwrap(), @r#"{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"thinking","thinking":"Hmm.","signature":"lf-unsigned"},{"type":"text","text":"\nLet me see. "},{"type":"tool_use","id":"a","name":"f","input":{"q":1}},{"type":"tool_use","id":"b","name":"f","input":{}}],"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":5,"cache_creation_input_tokens":1,"cache_read_input_tokens":4,"output_tokens":3}}"#);
 }
 
 #[test]
@@ -462,14 +463,7 @@ fn errors_keep_the_upstreams_status_and_wording() {
 }
 
 fn anthropic(request: ChatRequest) -> Value {
-    let request = ModelRequest {
-        messages: request.messages,
-        tools: request.tools.into(),
-        tool_choice: request.tool_choice,
-        parameters: request.parameters,
-        stream: request.stream,
-    };
-    super::encode_request("m", &request, super::EncodeOptions::default()).unwrap()
+    encode_whole(Dialect::Anthropic, "m", &model_request(request), &UpstreamOptions::default()).unwrap()
 }
 
 #[test]
@@ -537,12 +531,12 @@ fn an_openai_request_reaches_an_anthropic_upstream_in_its_own_words() {
     lines.push(sent.to_string());
     insta::assert_snapshot!(lines.join("\n"), @r#"
     {"role":"user","content":"(nothing)"}
-    {"role":"assistant","content":[{"type":"text","text":"Hello"}]}
+    {"role":"assistant","content":[{"type":"text","text":"Hello "}]}
     {"role":"user","content":[{"type":"text","text":"<system-reminder>\nlate\n</system-reminder>"}]}
     {"role":"user","content":[{"type":"text","text":"(nothing)"}]}
     {"role":"assistant","content":[{"type":"tool_use","id":"toolu_d6bdd4de328a22edd610f954","name":"f","input":{"a":1}},{"type":"tool_use","id":"b","name":"f","input":{}}]}
     {"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_d6bdd4de328a22edd610f954","content":"1"},{"type":"tool_result","tool_use_id":"b","content":"2"}]}
-    {"model":"m","max_tokens":7,"system":"S","messages":null,"tools":[{"name":"no_tool","description":"Nothing can be called.","input_schema":{"type":"object","properties":{}}}],"tool_choice":{"type":"none"},"stop_sequences":["END"],"metadata":{"user_id":"u"},"output_config":{"effort":"low","format":{"type":"json_schema","schema":{"type":"object"}}}}
+    {"model":"m","max_tokens":7,"system":"S","messages":null,"tool_choice":{"type":"none"},"stop_sequences":["END"],"metadata":{"user_id":"u"},"output_config":{"effort":"low","format":{"type":"json_schema","schema":{"type":"object"}}},"tools":[{"name":"no_tool","description":"Nothing can be called.","input_schema":{"type":"object","properties":{}}}]}
     "#);
 }
 
@@ -572,7 +566,26 @@ fn event() -> impl Strategy<Value = ChatEvent> {
         }),
         Just(ChatEvent::Notice("n".to_owned())),
         prop::collection::vec(Just(call("c", r#"{"q":1}"#)), 0..3).prop_map(ChatEvent::ClientCalls),
+        native().prop_map(ChatEvent::Native),
+        Just(ChatEvent::Answering { model: "m".to_owned() }),
     ]
+}
+
+fn native() -> impl Strategy<Value = Native> {
+    let items = vec![
+        json!({"type": "signature_delta", "signature": "S"}),
+        json!({"type": "citations_delta", "citation": {"type": "char_location", "cited_text": "a"}}),
+        json!({"type": "content_block_stop"}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "pause_turn", "container": {"id": "c"}}, "context_management": {"applied_edits": []}}),
+        json!({"type": "redacted_thinking", "data": "SEALED"}),
+        json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "a"}}),
+        json!({"type": "server_tool_use", "id": "s", "name": "tool_search", "input": {}}),
+        json!({"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"url": "https://a"}]}),
+        json!({"type": "block_of_tomorrow", "input": {"a": 1}}),
+        json!("nothing"),
+    ];
+    let dialect = prop::sample::select(vec![Dialect::Anthropic, Dialect::OpenaiResponses]);
+    (prop::sample::select(items), dialect).prop_map(|(item, dialect)| Native { dialect, item })
 }
 
 fn ending() -> impl Strategy<Value = ChatEvent> {
@@ -584,9 +597,10 @@ fn ending() -> impl Strategy<Value = ChatEvent> {
 }
 
 /// Checks the protocol and gives the blocks, as a whole message has them.
-fn protocol(told: &[(&'static str, String)]) -> (Vec<Value>, String) {
+fn protocol(told: &[(&'static str, String)]) -> (Vec<Value>, Value, String) {
     let mut blocks: Vec<Value> = Vec::new();
     let mut open = false;
+    let mut ended = json!({});
     let mut end = String::new();
     for (at, (name, data)) in told.iter().enumerate() {
         let event: Value = serde_json::from_str(data).unwrap();
@@ -613,6 +627,7 @@ fn protocol(told: &[(&'static str, String)]) -> (Vec<Value>, String) {
             }
             "message_delta" => {
                 assert!(!open);
+                ended = event;
                 end = "message_delta".to_owned();
             }
             "message_stop" | "error" => {
@@ -622,13 +637,19 @@ fn protocol(told: &[(&'static str, String)]) -> (Vec<Value>, String) {
             other => panic!("unknown event `{other}`"),
         }
     }
-    (blocks, end)
+    (blocks, ended, end)
 }
 
 fn add(block: &mut Value, delta: &Value) {
     match delta["type"].as_str().unwrap() {
         "input_json_delta" => {
+            assert_eq!(block["input"], json!({}), "input comes in deltas alone");
             block["input"] = serde_json::from_str(delta["partial_json"].as_str().unwrap()).unwrap();
+        }
+        "citations_delta" => {
+            let fields = block.as_object_mut().unwrap();
+            let list = fields.entry("citations").or_insert_with(|| json!([]));
+            list.as_array_mut().unwrap().push(delta["citation"].clone());
         }
         kind => {
             let key = kind.trim_end_matches("_delta");
@@ -667,7 +688,7 @@ proptest! {
     #[test]
     fn any_turn_keeps_the_protocol_and_says_the_same_streamed_and_whole(
         events in prop::collection::vec(event(), 0..12),
-        ending in ending(),
+        ending in prop::option::of(ending()),
         after in prop::collection::vec(event(), 0..3),
         hidden in any::<bool>(),
     ) {
@@ -676,17 +697,30 @@ proptest! {
         let mut encoder = EventEncoder::new("msg_1", "m", view, LfEvents::Told);
         let mut completion = Completion::new("msg_1", "m", view, LfEvents::Told);
         let mut told = Vec::new();
-        for event in events.iter().chain([&ending]).chain(&after) {
+        // without an end the turn was cut, and nothing follows
+        let after = if ending.is_some() { after } else { Vec::new() };
+        for event in events.iter().chain(&ending).chain(&after) {
             told.extend(encoder.event(event));
             told.extend(encoder.ping());
             completion.push(event);
         }
-        let (blocks, end) = protocol(&told);
+        let (blocks, mut ended, end) = protocol(&told);
         match completion.finish("req_1") {
-            Ok(message) => {
+            Ok(mut message) => {
                 prop_assert_eq!(&end, "message_stop");
                 prop_assert_eq!(&message["content"], &Value::from(blocks));
+                // the rest of the message is what the end of the stream says
+                let mut folded = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m"});
+                let fields = folded.as_object_mut().unwrap();
+                fields.extend(ended["delta"].take().as_object().unwrap().clone());
+                let beside = ended.as_object().unwrap().clone().into_iter();
+                fields.extend(beside.filter(|(key, _)| key != "type" && key != "delta"));
+                let message = message.as_object_mut().unwrap();
+                message.shift_remove("content");
+                message.shift_remove("lf");
+                prop_assert_eq!(&Value::from(message.clone()), &folded);
             }
+            Err(_) if ending.is_none() => prop_assert_eq!(&end, ""),
             Err(_) => prop_assert_eq!(&end, "error"),
         }
     }

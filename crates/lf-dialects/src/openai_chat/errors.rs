@@ -91,12 +91,14 @@ fn told_status(error: &Value) -> Option<u16> {
     }
     ["type", "code", "status"].iter().find_map(|key| {
         Some(match error[*key].as_str()? {
-            "invalid_request_error" | "context_length_exceeded" | "INVALID_ARGUMENT" => 400,
+            "invalid_request_error" | "context_length_exceeded" | "invalid_prompt" | "INVALID_ARGUMENT" => {
+                400
+            }
             "authentication_error" | "invalid_api_key" | "UNAUTHENTICATED" => 401,
             "permission_error" | "permission_denied" | "PERMISSION_DENIED" => 403,
             "not_found_error" | "model_not_found" | "NOT_FOUND" => 404,
             "request_too_large" => 413,
-            "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => 429,
+            "rate_limit_error" | "rate_limit_exceeded" | "insufficient_quota" | "RESOURCE_EXHAUSTED" => 429,
             "overloaded_error" => 529,
             _ => return None,
         })

@@ -22,6 +22,8 @@ pub enum LfEvents {
 /// The chunks of one streamed answer: one id, the role once, one finish reason or one error, nothing after it.
 #[derive(Debug)]
 pub struct ChunkEncoder {
+    id: String,
+    created: u64,
     /// Everything before the delta; the same in each chunk.
     head: String,
     view: ViewOptions,
@@ -40,16 +42,20 @@ struct Head<'a> {
     model: &'a str,
 }
 
+fn head(id: &str, created: u64, model: &str, view: ViewOptions) -> String {
+    let mut head = to_json(&Head { id, object: "chat.completion.chunk", created, model });
+    head.pop();
+    if view.include_usage {
+        head.push_str(r#","usage":null"#);
+    }
+    head
+}
+
 impl ChunkEncoder {
     /// `created` in seconds since 1970.
     pub fn new(id: &str, created: u64, model: &str, view: ViewOptions, lf_events: LfEvents) -> Self {
-        let head = Head { id, object: "chat.completion.chunk", created, model };
-        let mut head = to_json(&head);
-        head.pop();
-        if view.include_usage {
-            head.push_str(r#","usage":null"#);
-        }
-        Self { head, view, lf_events, began: false, over: false, calls: 0 }
+        let head = head(id, created, model, view);
+        Self { id: id.to_owned(), created, head, view, lf_events, began: false, over: false, calls: 0 }
     }
 
     /// The data of the SSE events that this event becomes, each one JSON document. After the last ones of
@@ -68,13 +74,17 @@ impl ChunkEncoder {
             out.push(self.chunk(r#"{"role":"assistant","content":""}"#, None));
         }
         match event {
-            ChatEvent::Started { .. } | ChatEvent::Failed(_) => {}
+            ChatEvent::Started { .. } | ChatEvent::Failed(_) | ChatEvent::Native(_) => {}
             ChatEvent::Text(text) => out.push(self.text("content", text)),
             ChatEvent::Reasoning(text) => out.push(self.text("reasoning_content", text)),
             ChatEvent::CallStarted { .. }
             | ChatEvent::CallProgress { .. }
             | ChatEvent::CallFinished { .. }
+            | ChatEvent::Answering { .. }
             | ChatEvent::Notice(_) => {
+                if let ChatEvent::Answering { model } = event {
+                    self.head = head(&self.id, self.created, model, self.view);
+                }
                 if let (LfEvents::Told, Some(lf)) = (self.lf_events, lf_event(event)) {
                     out.push(self.lf(&lf));
                 }
@@ -172,6 +182,7 @@ pub(crate) fn lf_event(event: &ChatEvent) -> Option<Value> {
             })
         }
         ChatEvent::Notice(message) => json!({"event": "notice", "message": message}),
+        ChatEvent::Answering { model } => json!({"event": "model", "model": model}),
         _ => return None,
     })
 }
@@ -221,8 +232,14 @@ impl Completion {
             ChatEvent::Text(text) => self.content.push_str(text),
             ChatEvent::Reasoning(text) => self.reasoning.push_str(text),
             // Only a running client can use progress.
-            ChatEvent::CallProgress { .. } => {}
-            ChatEvent::CallStarted { .. } | ChatEvent::CallFinished { .. } | ChatEvent::Notice(_) => {
+            ChatEvent::CallProgress { .. } | ChatEvent::Native(_) => {}
+            ChatEvent::CallStarted { .. }
+            | ChatEvent::CallFinished { .. }
+            | ChatEvent::Answering { .. }
+            | ChatEvent::Notice(_) => {
+                if let ChatEvent::Answering { model } = event {
+                    self.model.clone_from(model);
+                }
                 if self.lf_events == LfEvents::Told {
                     self.told.extend(lf_event(event));
                 }

@@ -2,27 +2,20 @@
 
 use std::borrow::Cow;
 
+use lf_core::model::ToolSpec;
 use lf_core::{
-    AssistantMessage, Content, Message, ModelRequest, Part, Prose, ToolCall, ToolChoice, ToolResult,
+    AssistantMessage, Content, Message, ModelError, ModelRequest, Part, Prose, ToolCall, ToolChoice,
+    ToolResult,
 };
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::served::OUTER;
-use crate::anthropic_messages::ANTHROPIC_ONLY;
-use crate::schema;
+use crate::upstream::{Encoded, UpstreamOptions, is_reserved};
+use crate::{anthropic_messages, schema};
 
 /// OpenAI takes no more stop sequences.
 const MAX_STOPS: usize = 4;
-
-/// What upstreams of this dialect differ in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct EncodeOptions {
-    /// Send earlier reasoning back as `reasoning_content`. DeepSeek's thinking models demand it inside a tool loop;
-    /// others reject it.
-    pub replay_reasoning: bool,
-    pub call_ids: CallIds,
-}
 
 /// What an upstream takes as the id of a call in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,15 +23,18 @@ pub enum CallIds {
     /// OpenAI: at most 40 bytes.
     #[default]
     AtMost40,
+    /// OpenAI Responses: at most 64 bytes.
+    AtMost64,
     /// Mistral: exactly nine of `[A-Za-z0-9]`.
     NineAlphanumeric,
 }
 
 impl CallIds {
     /// An id that fits stays; any other becomes one made of it alone, so that equal histories give equal bytes.
-    fn fit(self, id: &str) -> Cow<'_, str> {
+    pub(crate) fn fit(self, id: &str) -> Cow<'_, str> {
         let fits = match self {
             Self::AtMost40 => id.len() <= 40,
+            Self::AtMost64 => id.len() <= 64,
             Self::NineAlphanumeric => id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
         };
         if fits {
@@ -47,7 +43,7 @@ impl CallIds {
         let digest = Sha256::digest(id.as_bytes());
         let hex = digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         Cow::Owned(match self {
-            Self::AtMost40 => format!("call_{}", &hex[..32]),
+            Self::AtMost40 | Self::AtMost64 => format!("call_{}", &hex[..32]),
             Self::NineAlphanumeric => hex[..9].to_owned(),
         })
     }
@@ -55,25 +51,28 @@ impl CallIds {
 
 /// The body of `POST …/chat/completions`. Equal requests give equal bytes. Every parameter is sent as it was given,
 /// except those that an upstream rejects where they have no object: `tool_choice` and `parallel_tool_calls` without
-/// tools, `stream_options` without a stream; of `stop` the first four are sent ([`stops_to_cut`] gives the others), and
+/// tools, `stream_options` without a stream; of `stop` the first four are sent ([`Encoded::stops`] has the others), and
 /// `max_tokens` gets its newer name for models that take no other.
-pub fn encode_request(model: &str, request: &ModelRequest, options: EncodeOptions) -> Value {
+///
+/// # Errors
+/// [`ModelError::Unsupported`] for what only another dialect can say.
+pub(crate) fn encode(
+    model: &str,
+    request: &ModelRequest,
+    options: &UpstreamOptions,
+) -> Result<Encoded, ModelError> {
+    let left_out = anthropic_messages::check_foreign(request)?;
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("messages".to_owned(), Value::Array(messages(&request.messages, options)));
     let has_tools = !request.tools.is_empty();
-    if has_tools {
-        let tools = request.tools.iter().map(tool).collect();
-        body.insert("tools".to_owned(), Value::Array(tools));
-        if let Some(choice) = &request.tool_choice {
-            body.insert("tool_choice".to_owned(), tool_choice(choice));
-        }
+    if has_tools && let Some(choice) = &request.tool_choice {
+        body.insert("tool_choice".to_owned(), tool_choice(choice));
     }
     for (key, value) in &request.parameters {
         let pointless = match key.as_str() {
-            "model" | "messages" | "tools" | "tool_choice" | "stream" | "stream_options" | ANTHROPIC_ONLY => {
-                true
-            }
+            "model" | "messages" | "tools" | "tool_choice" | "stream" | "stream_options" => true,
+            key if is_reserved(key) => true,
             "parallel_tool_calls" => !has_tools,
             _ => false,
         };
@@ -102,11 +101,11 @@ pub fn encode_request(model: &str, request: &ModelRequest, options: EncodeOption
         stream_options.insert("include_usage".to_owned(), true.into());
         body.insert("stream_options".to_owned(), stream_options.into());
     }
-    body.into()
+    Ok(Encoded { stops: stops_to_cut(&request.parameters), left_out, ..Encoded::new(body) })
 }
 
-/// The stop sequences that [`encode_request`] does not send, for [`crate::AnswerDecoder::cut_at`].
-pub fn stops_to_cut(parameters: &Map<String, Value>) -> Vec<String> {
+/// The stop sequences beyond the first ones.
+fn stops_to_cut(parameters: &Map<String, Value>) -> Vec<String> {
     let stops = parameters.get("stop").and_then(Value::as_array).into_iter().flatten();
     stops.skip(MAX_STOPS).filter_map(Value::as_str).map(str::to_owned).collect()
 }
@@ -117,7 +116,11 @@ fn wants_newer_limit(model: &str) -> bool {
     name.starts_with(b"gpt-5") || matches!(name, [b'o', b'1'..=b'9', ..])
 }
 
-fn tool(spec: &lf_core::model::ToolSpec) -> Value {
+pub(crate) fn tools(specs: &[ToolSpec]) -> Vec<Value> {
+    specs.iter().map(tool).collect()
+}
+
+fn tool(spec: &ToolSpec) -> Value {
     let mut function = Map::new();
     function.insert("name".to_owned(), spec.name.as_str().into());
     if let Some(description) = &spec.description {
@@ -127,12 +130,12 @@ fn tool(spec: &lf_core::model::ToolSpec) -> Value {
     let mut tool = json!({"type": "function", "function": function});
     for (key, value) in &spec.rest {
         match (key.as_str(), value) {
-            (ANTHROPIC_ONLY, _) => {}
             (OUTER, Value::Object(outer)) => {
                 for (key, value) in outer {
                     tool[key.as_str()] = value.clone();
                 }
             }
+            (key, _) if is_reserved(key) => {}
             _ => tool["function"][key.as_str()] = value.clone(),
         }
     }
@@ -148,7 +151,7 @@ fn tool_choice(choice: &ToolChoice) -> Value {
     }
 }
 
-fn messages(messages: &[Message], options: EncodeOptions) -> Vec<Value> {
+fn messages(messages: &[Message], options: &UpstreamOptions) -> Vec<Value> {
     let mut out = Vec::with_capacity(messages.len() + 1);
     let mut attachments = Attachments::default();
     for message in messages {
@@ -168,7 +171,7 @@ fn messages(messages: &[Message], options: EncodeOptions) -> Vec<Value> {
 
 /// Further fields as the client gave them, except what only Anthropic takes.
 fn rest(fields: &Map<String, Value>) -> impl Iterator<Item = (String, Value)> {
-    fields.iter().filter(|(key, _)| *key != ANTHROPIC_ONLY).map(|(key, value)| (key.clone(), value.clone()))
+    fields.iter().filter(|(key, _)| !is_reserved(key)).map(|(key, value)| (key.clone(), value.clone()))
 }
 
 fn prose(role: &str, prose: &Prose) -> Value {
@@ -180,7 +183,7 @@ fn prose(role: &str, prose: &Prose) -> Value {
     message.into()
 }
 
-fn assistant(message: &AssistantMessage, options: EncodeOptions) -> Value {
+fn assistant(message: &AssistantMessage, options: &UpstreamOptions) -> Value {
     let mut out = Map::new();
     out.insert("role".to_owned(), "assistant".into());
     let only_calls = message.content.is_empty() && !message.calls.is_empty();
@@ -212,6 +215,7 @@ pub(super) fn write_call(call: &ToolCall, id: &str, arguments: &str) -> Value {
                     out["function"][key.as_str()] = value.clone();
                 }
             }
+            (key, _) if is_reserved(key) => {}
             _ => out[key.as_str()] = value.clone(),
         }
     }
@@ -263,7 +267,7 @@ impl Attachments {
     }
 }
 
-fn tool_message(result: &ToolResult, options: EncodeOptions, attachments: &mut Attachments) -> Value {
+fn tool_message(result: &ToolResult, options: &UpstreamOptions, attachments: &mut Attachments) -> Value {
     let id = options.call_ids.fit(&result.call_id);
     let mut text = match &result.content {
         Content::Text(text) => text.clone(),

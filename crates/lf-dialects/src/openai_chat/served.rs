@@ -58,7 +58,7 @@ impl RequestError {
         }
     }
 
-    pub(crate) fn value(path: &str, message: String, hint: &str) -> Self {
+    pub fn value(path: &str, message: String, hint: &str) -> Self {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
         Self { param: Some(path.to_owned()), message, hint, code: Some("invalid_value") }
     }

@@ -9,6 +9,8 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::Dialect;
+use crate::upstream::{UpstreamOptions, encode_whole};
 
 fn decode(body: &Value) -> Result<ModelRequest, RequestError> {
     let (request, view) = decode_request(body.to_string().as_bytes())?;
@@ -22,7 +24,7 @@ fn decode(body: &Value) -> Result<ModelRequest, RequestError> {
 }
 
 fn encode(request: &ModelRequest) -> Value {
-    encode_request("gpt", request, EncodeOptions::default())
+    encode_whole(Dialect::OpenaiChat, "gpt", request, &UpstreamOptions::default()).unwrap()
 }
 
 #[test]
@@ -52,7 +54,8 @@ fn what_comes_in_goes_out_unknown_fields_too() {
         "stream_options": {"include_obfuscation": false, "include_usage": true},
     });
     let request = decode(&body).unwrap();
-    assert_eq!(encode(&request).to_string(), body.to_string());
+    assert_eq!(encode(&request), body);
+    assert_eq!(encode(&request)["messages"].to_string(), body["messages"].to_string(), "to the byte");
     assert_eq!(decode(&encode(&request)).unwrap(), request);
 }
 
@@ -60,7 +63,7 @@ fn what_comes_in_goes_out_unknown_fields_too() {
 fn reasoning_models_get_their_limit_under_its_newer_name() {
     let request = decode(&json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 5})).unwrap();
     let named = |model: &str| {
-        let body = encode_request(model, &request, EncodeOptions::default());
+        let body = encode_whole(Dialect::OpenaiChat, model, &request, &UpstreamOptions::default()).unwrap();
         (body["max_tokens"].clone(), body["max_completion_tokens"].clone())
     };
     for model in ["o3-mini", "gpt-5.1", "openai/gpt-5"] {
@@ -156,7 +159,13 @@ fn ids_that_do_not_fit_are_changed_alike_in_calls_and_results() {
         ..ModelRequest::default()
     };
     for (call_ids, limit) in [(CallIds::AtMost40, 40), (CallIds::NineAlphanumeric, 9)] {
-        let body = encode_request("m", &request, EncodeOptions { call_ids, replay_reasoning: true });
+        let body = encode_whole(
+            Dialect::OpenaiChat,
+            "m",
+            &request,
+            &UpstreamOptions { call_ids, replay_reasoning: true, ..UpstreamOptions::default() },
+        )
+        .unwrap();
         let id = &body["messages"][0]["tool_calls"][0]["id"];
         assert!(id.as_str().unwrap().len() <= limit);
         assert_eq!(*id, body["messages"][1]["tool_call_id"]);
@@ -237,7 +246,7 @@ fn events() -> Vec<ChatEvent> {
         ChatEvent::Finished {
             stop_sequence: None,
             reason: FinishReason::ToolCalls,
-            usage: Usage { input: 5, output: 2, cached: 1, reasoning: 0 },
+            usage: Usage { input: 5, output: 2, cached: 1, ..Usage::default() },
             rounds: 2,
         },
     ]

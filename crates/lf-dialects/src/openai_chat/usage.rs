@@ -18,6 +18,7 @@ pub(super) fn read_usage(value: &Value) -> Option<Usage> {
             .or_else(|| count("/prompt_cache_hit_tokens"))
             .unwrap_or(0),
         reasoning: count("/completion_tokens_details/reasoning_tokens").unwrap_or(0),
+        ..Usage::default()
     })
 }
 

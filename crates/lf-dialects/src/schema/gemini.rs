@@ -1,6 +1,7 @@
 //! Gemini's `parameters`: a subset of OpenAPI 3.0 schemas. References are written out, unions become `anyOf`, `null`
 //! becomes `nullable`, and keywords outside the subset go.
 
+use lf_core::tool_set::fit_name;
 use serde_json::{Map, Value, json};
 
 use super::resolve;
@@ -28,10 +29,31 @@ const KEPT: [&str; 15] = [
     "propertyOrdering",
 ];
 
+/// A name that begins with a letter or `_`, of one that every other API takes. [`own_name`] leads back, but for names
+/// that have no room for a mark: those get a hash instead.
+pub(super) fn name(fitted: String) -> String {
+    if is_marked(&fitted) { fit_name(&format!("_{fitted}")) } else { fitted }
+}
+
+/// The name that was made into this one.
+pub(crate) fn own_name(name: &str) -> &str {
+    name.strip_prefix('_').filter(|own| is_marked(own)).unwrap_or(name)
+}
+
+/// Whether a name needs a mark, or looks as if it had one.
+fn is_marked(name: &str) -> bool {
+    name.trim_start_matches('_').starts_with(|first: char| first.is_ascii_digit() || first == '-')
+}
+
 pub(super) fn parameters(schema: &Value) -> Value {
     let root = Value::Object(object_root(schema, schema, 0));
     let mut walk = Walk { document: schema, within: Vec::new() };
     walk.schema(&root, 0)
+}
+
+/// A schema without references, unions other than `anyOf`, and constants. `document` is what references are looked up in.
+pub(super) fn written_out(schema: &Value, document: &Value) -> Value {
+    Walk { document, within: Vec::new() }.schema(schema, 0)
 }
 
 struct Walk<'a> {

@@ -1,13 +1,11 @@
 //! The answer to a call, read leniently: one content block of an unknown kind does not cost the others.
 
 use lf_core::tool::{ToolContent, ToolOutput};
-use rmcp::model::ServerResult;
 use serde_json::Value;
 
 use super::AskError;
 
-pub(super) fn output(result: &ServerResult) -> Result<ToolOutput, AskError> {
-    let value = serde_json::to_value(result).unwrap_or_default();
+pub(super) fn output(value: Value) -> Result<ToolOutput, AskError> {
     let is_complete = value.get("resultType").and_then(Value::as_str).is_none_or(|kind| kind == "complete");
     let Value::Object(mut fields) = value else { return Err(not_a_result()) };
     if !is_complete {

@@ -16,17 +16,24 @@ use tokio_util::task::TaskTracker;
 
 use super::{Client, answer, unanswered};
 use crate::failure::{Failure, excerpt};
+use crate::sse::SseError;
 use crate::stdio::{MAX_LINE, OVERSIZED};
 use crate::tap::Signals;
 
 /// Bytes of one result over HTTP.
 const MAX_RESULT: usize = 16 * 1024 * 1024;
+/// Characters shown of what a server calls itself.
+const SHOWN_NAME: usize = 200;
+/// Characters shown of a refusal.
+const SHOWN_REFUSAL: usize = 2_000;
 
 /// The side of a connection that calls go through; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Link {
     peer: Peer<RoleClient>,
     pub(crate) signals: Arc<Signals>,
+    /// Empty over stdio.
+    base_url: Arc<str>,
     tracker: TaskTracker,
     pub(crate) about: Arc<About>,
 }
@@ -45,8 +52,10 @@ pub(crate) enum AskError {
     Timeout(Duration),
     /// The connection ended before the answer.
     Closed,
-    /// The request could not be sent.
+    /// The request could not be sent: the server does not know of it.
     Unsent(Failure),
+    /// Sending the request failed in another way: it may have been run.
+    Broken(Failure),
     Refused {
         message: String,
         code: i64,
@@ -59,14 +68,16 @@ impl Link {
         running: &RunningService<RoleClient, Client>,
         signals: Arc<Signals>,
         tracker: TaskTracker,
+        base_url: &str,
     ) -> Self {
         let peer = running.peer().clone();
+        let clean = |text: &str| signals.secrets.content(excerpt(text, SHOWN_NAME));
         let about = peer.peer_info().map(|info| About {
-            protocol: info.protocol_version.to_string(),
-            server: info.server_info.as_ref().map(|server| (server.name.clone(), server.version.clone())),
+            protocol: clean(&info.protocol_version.to_string()),
+            server: info.server_info.as_ref().map(|server| (clean(&server.name), clean(&server.version))),
         });
         let about = about.unwrap_or(About { protocol: String::new(), server: None });
-        Self { peer, signals, tracker, about: Arc::new(about) }
+        Self { peer, signals, base_url: base_url.into(), tracker, about: Arc::new(about) }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -85,22 +96,28 @@ impl Link {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let result = self.ask(request, (limit, total), progress).await?;
-        answer::output(&result)
+        let value = serde_json::to_value(&result).unwrap_or_default();
+        answer::output(self.signals.secrets.value(value))
     }
 
+    /// What it reports and fails with holds no secrets; the result is as it came.
     pub(super) async fn ask(
         &self,
         request: ClientRequest,
         (limit, total): (Duration, Duration),
         progress: &(dyn Fn(ToolProgress) + Send + Sync),
     ) -> Result<ServerResult, AskError> {
+        let Some(_asking) = self.signals.ask() else {
+            let trouble = self.signals.trouble();
+            return Err(AskError::Unsent(trouble.unwrap_or_else(|| Failure::new("the connection ended"))));
+        };
         let now = Instant::now();
         let end = now + total;
         let mut idle_end = now + limit;
         let sending = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options());
         let mut handle: RequestHandle<RoleClient> = match timeout_at(idle_end.min(end), sending).await {
             Ok(Ok(handle)) => handle,
-            Ok(Err(error)) => return Err(ask_error(error, &self.signals)),
+            Ok(Err(error)) => return Err(self.ask_error(error)),
             Err(_) => return Err(AskError::Timeout(limit)),
         };
         let mut reports = self.signals.progress(handle.progress_token.clone());
@@ -110,7 +127,8 @@ impl Link {
             // The protocol wants it to increase; what does not was overtaken.
             if update.progress > last {
                 last = update.progress;
-                progress(update);
+                let message = update.message.map(|message| self.signals.secrets.content(message));
+                progress(ToolProgress { message, ..update });
             }
         };
         let answer = loop {
@@ -130,7 +148,43 @@ impl Link {
         while let Ok(update) = reports.receiver.try_recv() {
             report(update);
         }
-        answer.map_err(|_| AskError::Closed)?.map_err(|error| ask_error(error, &self.signals))
+        answer.map_err(|_| AskError::Closed)?.map_err(|error| self.ask_error(error))
+    }
+
+    fn ask_error(&self, error: ServiceError) -> AskError {
+        // whole and before it is cut: the half of a secret is not found any more
+        let refused = |message: &str, code| {
+            let message = excerpt(&self.signals.secrets.message(message), SHOWN_REFUSAL);
+            AskError::Refused { message, code }
+        };
+        match error {
+            ServiceError::McpError(error) if error.code == OVERSIZED => AskError::TooLarge(MAX_LINE),
+            ServiceError::McpError(error) => refused(&error.message, i64::from(error.code.0)),
+            ServiceError::TransportSend(error) => self.send_error(&*error.error),
+            ServiceError::TransportClosed if self.signals.trouble().as_ref().is_some_and(is_oversized) => {
+                AskError::TooLarge(MAX_RESULT)
+            }
+            ServiceError::Timeout { timeout } => AskError::Timeout(timeout),
+            ServiceError::TransportClosed => AskError::Closed,
+            other => refused(&other.to_string(), -32_603),
+        }
+    }
+
+    /// The request's own error where it tells: the signals' trouble may be that of another request.
+    fn send_error(&self, error: &(dyn std::error::Error + 'static)) -> AskError {
+        let own = crate::http::failure_of(error, &self.base_url).or_else(|| {
+            error.downcast_ref::<SseError>().map(|error| (error.failure.clone(), error.is_unsent))
+        });
+        let (failure, is_unsent) = own.unwrap_or_else(|| {
+            let trouble = self.signals.trouble();
+            (trouble.unwrap_or_else(|| Failure::new(excerpt(&error.to_string(), 200))), false)
+        });
+        let failure = self.signals.secrets.failure(&failure);
+        match failure {
+            failure if is_oversized(&failure) => AskError::TooLarge(MAX_RESULT),
+            failure if is_unsent => AskError::Unsent(failure),
+            failure => AskError::Broken(failure),
+        }
     }
 
     /// What to tell of a server that did not answer a request of ours.
@@ -141,7 +195,7 @@ impl Link {
                 let trouble = self.signals.trouble();
                 trouble.unwrap_or_else(|| Failure::new(format!("closed the connection at {what}")))
             }
-            AskError::Unsent(failure) => failure,
+            AskError::Unsent(failure) | AskError::Broken(failure) => failure,
             AskError::Refused { message, code } => {
                 Failure::new(format!("refused {what}: {message} (code {code})"))
             }
@@ -149,26 +203,6 @@ impl Link {
                 Failure::new(format!("answered {what} with more than {limit} bytes"))
             }
         }
-    }
-}
-
-fn ask_error(error: ServiceError, signals: &Signals) -> AskError {
-    match error {
-        ServiceError::McpError(error) if error.code == OVERSIZED => AskError::TooLarge(MAX_LINE),
-        ServiceError::McpError(error) => {
-            AskError::Refused { message: excerpt(&error.message, 2_000), code: i64::from(error.code.0) }
-        }
-        ServiceError::TransportSend(error) => {
-            let failure =
-                signals.trouble().unwrap_or_else(|| Failure::new(excerpt(&error.error.to_string(), 200)));
-            if is_oversized(&failure) { AskError::TooLarge(MAX_RESULT) } else { AskError::Unsent(failure) }
-        }
-        ServiceError::TransportClosed if signals.trouble().as_ref().is_some_and(is_oversized) => {
-            AskError::TooLarge(MAX_RESULT)
-        }
-        ServiceError::Timeout { timeout } => AskError::Timeout(timeout),
-        ServiceError::TransportClosed => AskError::Closed,
-        other => AskError::Refused { message: excerpt(&other.to_string(), 200), code: -32_603 },
     }
 }
 

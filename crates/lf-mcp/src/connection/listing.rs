@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{AskError, Link};
+use crate::secrets::Secrets;
 
 const MAX_PAGES: usize = 100;
 const MAX_TOOLS: usize = 1_000;
@@ -36,7 +37,7 @@ impl Link {
         // Forgotten before asking: a change that is reported while the answer is on its way counts for the next.
         self.signals.take_tools_changed();
         let deadline = Instant::now() + limit;
-        let mut pages = Pages::new(server);
+        let mut pages = Pages::new(server, &self.signals.secrets);
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -74,11 +75,12 @@ struct Pages<'a> {
     seen: usize,
     names: HashSet<String>,
     cursors: HashSet<String>,
+    secrets: &'a Secrets,
 }
 
 impl<'a> Pages<'a> {
-    fn new(server: &'a McpServer) -> Self {
-        Self { server, tools: Vec::new(), seen: 0, names: HashSet::new(), cursors: HashSet::new() }
+    fn new(server: &'a McpServer, secrets: &'a Secrets) -> Self {
+        Self { server, tools: Vec::new(), seen: 0, names: HashSet::new(), cursors: HashSet::new(), secrets }
     }
 
     fn is_full(&self) -> bool {
@@ -125,10 +127,11 @@ impl<'a> Pages<'a> {
             tracing::warn!(server, tool = &*name, "a tool is listed twice; the first counts");
             return;
         }
-        let description = tool.get("description").and_then(Value::as_str).map(Arc::from);
+        let description = tool.get("description").and_then(Value::as_str);
+        let description = description.map(|text| Arc::<str>::from(self.secrets.content(text.to_owned())));
         let schema = match tool.get("inputSchema") {
             None | Some(Value::Null) => json!({"type": "object"}),
-            Some(schema @ Value::Object(_)) => schema.clone(),
+            Some(schema @ Value::Object(_)) => self.secrets.value(schema.clone()),
             Some(_) => {
                 tracing::warn!(server, tool = &*name, "a tool whose schema is not an object is left out");
                 return;

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::failure::excerpt;
+use crate::secrets::Secrets;
 
 /// Bytes kept.
 const CAPACITY: usize = 64 * 1024;
@@ -24,6 +25,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tail {
     bytes: Arc<Mutex<VecDeque<u8>>>,
+    secrets: Arc<Secrets>,
     drained: CancellationToken,
     /// Nobody reads on behalf of a child that is over, even if something it left behind holds the pipe.
     over: CancellationToken,
@@ -35,21 +37,21 @@ impl Tail {
         stderr: impl AsyncRead + Unpin + Send + 'static,
         tracker: &TaskTracker,
         server: &str,
-        secrets: Vec<String>,
+        secrets: Arc<Secrets>,
     ) -> Self {
-        let tail = Self::default();
+        let tail = Self { secrets, ..Self::default() };
         let task = tail.clone();
         let server = server.to_owned();
         tracker.spawn(async move {
             let over = task.over.clone();
-            over.run_until_cancelled(task.read(stderr, &server, &secrets)).await;
+            over.run_until_cancelled(task.read(stderr, &server)).await;
         });
         tail
     }
 
-    async fn read(&self, mut stderr: impl AsyncRead + Unpin, server: &str, secrets: &[String]) {
+    async fn read(&self, mut stderr: impl AsyncRead + Unpin, server: &str) {
         let mut buffer = vec![0; 8 * 1024];
-        let mut log = LineLog { server, secrets, second: Instant::now(), lines: 0 };
+        let mut log = LineLog { server, secrets: &self.secrets, second: Instant::now(), lines: 0 };
         while let Ok(count) = stderr.read(&mut buffer).await {
             if count == 0 {
                 break;
@@ -72,7 +74,8 @@ impl Tail {
         let _ = tokio::time::timeout(SETTLE, self.drained.cancelled()).await;
         let bytes: Vec<u8> =
             self.bytes.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        let text = String::from_utf8_lossy(&bytes);
+        // before the lines are cut: the half of a secret is not found any more
+        let text = self.secrets.message(&String::from_utf8_lossy(&bytes));
         let lines = text.lines().map(|line| excerpt(line, SHOWN_WIDTH)).filter(|line| !line.is_empty());
         let mut last: Vec<String> = lines.rev().take(SHOWN_LINES).collect();
         last.reverse();
@@ -82,7 +85,7 @@ impl Tail {
 
 struct LineLog<'a> {
     server: &'a str,
-    secrets: &'a [String],
+    secrets: &'a Secrets,
     second: Instant,
     lines: usize,
 }
@@ -100,8 +103,7 @@ impl LineLog<'_> {
             if self.lines > LOGGED_LINES {
                 return;
             }
-            let line =
-                self.secrets.iter().fold(line.to_owned(), |line, secret| line.replace(secret, "[secret]"));
+            let line = self.secrets.message(line);
             tracing::debug!(server = self.server, line = excerpt(&line, SHOWN_WIDTH), "stderr");
         }
     }

@@ -12,7 +12,7 @@ fn launch(command: &str, args: &[&str], environment: Vec<(String, String)>) -> L
         environment,
         cwd: PathBuf::from("/"),
         own_program: PathBuf::from("/bin/echo"),
-        secrets: Vec::new(),
+        secrets: Arc::default(),
     }
 }
 
@@ -22,9 +22,9 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 /// A killed process takes a moment to be gone. The clock of the runtime may be paused, so this waits by itself.
 fn all_end(leader: i32) {
-    let end = std::time::Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(5);
     while !tree::members(leader, &[]).is_empty() {
-        assert!(std::time::Instant::now() < end, "{:?}", tree::members(leader, &[]));
+        assert!(Instant::now() < end, "{:?}", tree::members(leader, &[]));
         std::thread::yield_now();
     }
 }
@@ -96,7 +96,11 @@ async fn a_dropped_process_is_dead() {
     let leader = process.leader.as_raw();
     drop(process);
     all_end(leader);
-    assert!(with_registry(|registry| !registry.contains_key(&leader)));
+    let end = Instant::now() + Duration::from_secs(5);
+    while with_registry(|registry| registry.contains_key(&leader)) {
+        assert!(Instant::now() < end, "it is still registered");
+        std::thread::yield_now();
+    }
 }
 
 #[tokio::test]
@@ -124,4 +128,34 @@ fn the_program_is_looked_up_as_the_child_would() {
     assert_eq!(lookup("tool", Some(&path), root), Ok(program));
     assert_eq!(lookup("b/tool", Some("/nowhere"), root), Ok(root.join("b/tool")));
     assert_eq!(lookup("tool", Some("/nowhere"), root), Err(LookupError::NotFound));
+}
+
+#[tokio::test]
+async fn a_child_is_dropped_and_stopped_without_blocking_the_runtime_on_the_registry() {
+    const HELD: Duration = Duration::from_secs(10);
+    let launch = launch("sleep", &["1000"], pairs(&[("PATH", "/usr/bin:/bin")]));
+    let tracker = TaskTracker::new();
+    let (dropped, _stdin, _stdout) = spawn(&launch, &tracker, "s").unwrap();
+    let (stopped, stdin, _stdout) = spawn(&launch, &tracker, "s").unwrap();
+    let leaders = [dropped.leader.as_raw(), stopped.leader.as_raw()];
+    drop(stdin);
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (hold, held) = std::sync::mpsc::channel();
+    let holder = std::thread::spawn(move || {
+        with_registry(|_| {
+            hold.send(()).unwrap();
+            let _ = released.recv_timeout(HELD);
+        });
+    });
+    held.recv().unwrap();
+    drop(dropped);
+    let mut stopping = Box::pin(stopped.stop());
+    assert!(futures_util::poll!(&mut stopping).is_pending());
+    assert!(!holder.is_finished(), "the runtime waited for the registry");
+    drop(release);
+    drop(stopping);
+    tracker.close();
+    tokio::time::timeout(HELD, tracker.wait()).await.unwrap();
+    leaders.into_iter().for_each(all_end);
+    assert!(with_registry(|registry| leaders.iter().all(|leader| !registry.contains_key(leader))));
 }

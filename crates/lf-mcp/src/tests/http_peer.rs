@@ -1,34 +1,35 @@
 //! A scripted HTTP server on the loopback: one answer per connection, decided by a closure.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 #[derive(Debug, Clone)]
-pub(super) struct Request {
-    pub(super) method: String,
-    pub(super) path: String,
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
     /// Names in lower case.
-    pub(super) headers: HashMap<String, String>,
-    pub(super) body: Value,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) body: Value,
 }
 
 impl Request {
-    pub(super) fn rpc(&self) -> &str {
+    pub(crate) fn rpc(&self) -> &str {
         self.body["method"].as_str().unwrap_or_default()
     }
 
-    pub(super) fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
     }
 }
 
-pub(super) struct Reply {
+pub(crate) struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: Body,
@@ -43,72 +44,107 @@ enum Body {
 }
 
 impl Reply {
-    pub(super) fn new(status: u16, kind: &str, body: impl Into<String>) -> Self {
+    pub(crate) fn new(status: u16, kind: &str, body: impl Into<String>) -> Self {
         Self { status, headers: vec![("content-type", kind.to_owned())], body: Body::Whole(body.into()) }
     }
 
-    pub(super) fn json(body: &Value) -> Self {
+    pub(crate) fn json(body: &Value) -> Self {
         Self::new(200, "application/json", body.to_string())
     }
 
-    pub(super) fn accepted() -> Self {
+    pub(crate) fn accepted() -> Self {
         Self::new(202, "text/plain", "")
     }
 
-    pub(super) fn events() -> (Self, mpsc::UnboundedSender<String>) {
+    pub(crate) fn events() -> (Self, mpsc::UnboundedSender<String>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let headers = vec![("content-type", "text/event-stream".to_owned())];
         (Self { status: 200, headers, body: Body::Stream(receiver) }, sender)
     }
 
-    pub(super) fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self { status: 0, headers: Vec::new(), body: Body::None }
     }
 
-    pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 }
 
 /// The server; it ends when dropped.
-pub(super) struct Peer {
-    pub(super) url: String,
-    pub(super) requests: Arc<Mutex<Vec<Request>>>,
+pub(crate) struct Peer {
+    pub(crate) url: String,
+    pub(crate) requests: Arc<Mutex<Vec<Request>>>,
+    open: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
 
 impl Peer {
-    pub(super) async fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         // Every test that builds a client comes here first; the second installation is refused, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let address = listener.local_addr().unwrap();
+        let url = format!("http://{address}");
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (answer, seen) = (Arc::new(answer), requests.clone());
         let mut tasks = JoinSet::new();
+        let open = watch::Sender::new(true);
+        let mut wanted = open.subscribe();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let (answer, seen) = (answer.clone(), seen.clone());
-                connections.spawn(async move {
-                    let _ = serve(stream, &*answer, &seen).await;
-                });
+            let mut listener = Some(listener);
+            while wanted.has_changed().is_ok() {
+                tokio::select! {
+                    Ok((stream, _)) = accept(listener.as_ref()) => {
+                        let (answer, seen) = (answer.clone(), seen.clone());
+                        connections.spawn(async move {
+                            let _ = serve(stream, &*answer, &seen).await;
+                        });
+                    }
+                    Ok(()) = wanted.changed() => match *wanted.borrow() {
+                        true => listener = Some(bind_again(address)),
+                        false => drop(listener.take()),
+                    },
+                }
             }
         });
-        Self { url, requests, tasks }
+        Self { url, requests, open, tasks }
+    }
+
+    /// Closes the port, so that connects are refused, or opens it again. Connections that are open go on.
+    pub(crate) async fn set_open(&self, is_open: bool) {
+        self.open.send_replace(is_open);
+        let address = self.url.strip_prefix("http://").unwrap();
+        while TcpStream::connect(address).await.is_ok() != is_open {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// How many requests of this JSON-RPC method came.
-    pub(super) fn count(&self, method: &str) -> usize {
+    pub(crate) fn count(&self, method: &str) -> usize {
         self.requests.lock().unwrap().iter().filter(|request| request.rpc() == method).count()
     }
 
     /// Closes the port and every connection.
-    pub(super) async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         self.tasks.shutdown().await;
     }
+}
+
+async fn accept(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn bind_again(address: SocketAddr) -> TcpListener {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(address).unwrap();
+    socket.listen(64).unwrap()
 }
 
 async fn serve(
@@ -158,7 +194,7 @@ async fn serve(
 }
 
 /// What a well-behaved server of one tool answers; `None` for a notification.
-pub(super) fn answer(request: &Request) -> Option<Value> {
+pub(crate) fn answer(request: &Request) -> Option<Value> {
     let id = request.body.get("id")?;
     let result = match request.rpc() {
         "initialize" => json!({

@@ -13,7 +13,7 @@ if starts != "-":
         print(os.getpid(), file=file)
 
 lock = threading.Lock()
-tools = ["echo", "exit", "hang", "slow", "steps", "backwards", "grow", "grow_silently", "big", "big_tail", "cancelled", "odd"]
+tools = ["echo", "exit", "hang", "slow", "steps", "backwards", "grow", "grow_silently", "big", "big_tail", "cancelled", "odd", "leak", "leak_error", "leak_exit"]
 cancelled = []
 in_flight = []
 
@@ -78,6 +78,16 @@ def call(id, params):
         while not cancelled:
             time.sleep(0.005)
         text(id, str(len(cancelled)))
+    elif name == "leak":
+        key = os.environ["API_KEY"]
+        send({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": params["_meta"]["progressToken"], "progress": 1, "message": "with " + key}})
+        resource = {"type": "resource", "resource": {"uri": "key:" + key, "text": key}}
+        answer(id, {"content": [{"type": "hologram", "of": key}, resource], "structuredContent": {"key": key, "seen": [key]}})
+    elif name == "leak_error":
+        send({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "bad key " + os.environ["API_KEY"]}})
+    elif name == "leak_exit":
+        print("bad key " + os.environ["API_KEY"], file=sys.stderr, flush=True)
+        os._exit(3)
     elif name == "odd":
         answer(id, {"content": [{"type": "hologram", "data": 1}, {"type": "text", "text": "seen"}], "isError": True})
     else:

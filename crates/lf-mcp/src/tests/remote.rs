@@ -174,14 +174,88 @@ async fn a_server_that_went_away_is_down_and_not_empty() {
     let tools = tools(&pool, http(&url));
     assert_eq!(names(&list(&tools).await), ["echo"]);
     peer.stop().await;
-    let lost = call(&tools, "echo", json!({})).await;
+    let unsent = call(&tools, "echo", json!({})).await;
     assert!(
-        matches!(&lost, Err(ToolError::Lost { reason, .. }) if reason.starts_with("Connection refused")),
-        "{lost:?}"
+        matches!(&unsent, Err(ToolError::Down { reason, .. }) if reason.starts_with("Connection refused")),
+        "{unsent:?}"
     );
     let reason = down(&tools).await;
     assert_eq!(reason, format!("Connection refused: nothing listens at {url}/"));
     assert!(tools.hint(NAME).unwrap().contains("base_url"));
+}
+
+/// Answers as a streamable HTTP server whose calls are answered by whom the streams are handed to.
+fn with_open_calls(
+    calls: mpsc::UnboundedSender<(Value, mpsc::UnboundedSender<String>)>,
+) -> impl Fn(&Request) -> Reply + Send + Sync {
+    move |request| {
+        if request.method != "POST" {
+            return Reply::new(405, "text/plain", "");
+        }
+        let Some(body) = answer(request) else { return Reply::accepted() };
+        match request.rpc() {
+            "initialize" => Reply::json(&body).with("mcp-session-id", "s"),
+            "tools/call" => {
+                let (reply, sender) = Reply::events();
+                calls.send((body, sender)).unwrap();
+                reply
+            }
+            _ => Reply::json(&body),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connect_that_fails_costs_its_own_call_and_no_other() {
+    let (sender, mut calls) = mpsc::unbounded_channel();
+    let peer = Peer::start(with_open_calls(sender)).await;
+    let pool = pool();
+    let tools = tools(&pool, http(&peer.url));
+    assert_eq!(names(&list(&tools).await), ["echo"]);
+    let running = join_all((0..2).map(|_| call(&tools, "echo", json!({}))));
+    let script = async {
+        let open = [calls.recv().await.unwrap(), calls.recv().await.unwrap()];
+        peer.set_open(false).await;
+        let third = call(&tools, "echo", json!({})).await;
+        assert!(
+            matches!(&third, Err(ToolError::Down { reason, .. }) if reason.starts_with("Connection refused")),
+            "{third:?}"
+        );
+        assert_eq!(tools.reports()[0].state.name(), "ready");
+        peer.set_open(true).await;
+        for (body, stream) in open {
+            stream.send(message(&body)).unwrap();
+        }
+    };
+    let (answers, ()) = tokio::join!(running, script);
+    assert_eq!(answers.into_iter().map(text).collect::<Vec<_>>(), ["called", "called"]);
+    let last = async {
+        let (body, stream) = calls.recv().await.unwrap();
+        stream.send(message(&body)).unwrap();
+    };
+    let (answer, ()) = tokio::join!(call(&tools, "echo", json!({})), last);
+    assert_eq!(text(answer), "called");
+    assert_eq!((peer.count("initialize"), peer.count("tools/call")), (1, 3));
+    pool.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_listing_that_cannot_connect_leaves_running_calls_alone() {
+    let (sender, mut calls) = mpsc::unbounded_channel();
+    let peer = Peer::start(with_open_calls(sender)).await;
+    let pool = SessionPool::new(PoolOptions { list_ttl: Duration::ZERO, ..options() });
+    let tools = tools(&pool, http(&peer.url));
+    assert_eq!(names(&list(&tools).await), ["echo"]);
+    let script = async {
+        let (body, stream) = calls.recv().await.unwrap();
+        peer.set_open(false).await;
+        assert_eq!(names(&list(&tools).await), ["echo"]);
+        stream.send(message(&body)).unwrap();
+    };
+    let (answer, ()) = tokio::join!(call(&tools, "echo", json!({})), script);
+    assert_eq!(text(answer), "called");
+    assert_eq!(peer.count("initialize"), 1);
+    pool.shutdown().await;
 }
 
 /// Answers as an HTTP+SSE server. `on_call` decides what follows a call on the stream; `None` ends the stream.

@@ -7,11 +7,14 @@ use lf_core::project::{InlineTool, Limits, ToolCallStrategy};
 use lf_core::tool::{BoxFuture, Catalogue, Tool, ToolContent};
 use lf_core::tool_set::empty_schema;
 use lf_core::turn::{Setup, start};
-use lf_core::{Arguments, DeltaStream, FinishReason, Message, ModelDelta, ModelRequest, ToolSet};
+use lf_core::{
+    Arguments, DeltaStream, FinishReason, Message, ModelDelta, ModelProvider, ModelRequest, ToolSet,
+};
 use serde_json::{Map, Value};
 use tokio::sync::Barrier;
 
 use super::*;
+use crate::failover::Upstream;
 
 /// Answers the first ask with these calls, every further one with "done".
 struct Model {
@@ -123,16 +126,24 @@ fn turn(
         strategy: ToolCallStrategy::NativeApi,
         text_formats: lf_core::text_calls::DEFAULT,
         limits,
+        calls_left: None,
     };
     let model = Model { calls, asked: AtomicUsize::new(0), silent: silent.then(|| bench.given_up.clone()) };
     let mut events = Vec::new();
     let ask = start(setup, &mut events);
     let with = Drive {
-        model: "m".to_owned(),
-        provider: Arc::new(model),
+        upstreams: Upstreams::new(
+            Upstream {
+                model: Arc::new(lf_core::Model::new("m", lf_core::project::Provider::Demo, "m", "")),
+                provider: Arc::new(model),
+                stand_in: None,
+            },
+            Vec::new(),
+            Arc::default(),
+        ),
         tools: Arc::new(Tools { meeting, dropped: bench.dropped.clone() }),
         turn_timeout,
-        remember: Box::new(move |resume| drop(remembered.set(resume))),
+        remember: Box::new(move |done: Done| drop(done.resume.map(|resume| remembered.set(resume)))),
     };
     (bench, drive(events, ask, with))
 }
@@ -221,7 +232,7 @@ fn what_is_remembered_is_bounded_in_bytes() {
     for at in 0..100 {
         let content = "x".repeat(1024 * 1024).into();
         let messages = vec![Message::User(Prose { content, rest: Map::new() })];
-        resumes.remember(Resume { ids: vec![format!("call_{at}")], messages });
+        resumes.remember(Resume { ids: vec![format!("call_{at}")], messages: messages.into() });
     }
     resumes.0.run_pending_tasks();
     assert!(resumes.0.weighted_size() <= REMEMBERED, "{}", resumes.0.weighted_size());

@@ -1,32 +1,32 @@
-//! Routes that answer with a turn: `…/chat/completions` and `…/messages`. One way through for all of them; what differs
+//! Routes that answer with a turn: `…/chat/completions`, `…/responses` and `…/messages`. One way through for all of them; what differs
 //! is how the request is read and how the events are written.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use async_stream::stream;
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::Sse;
 use axum::response::{IntoResponse as _, Response};
 use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
-use lf_core::model::ChatRequest;
 use lf_core::{ChatEvent, ModelError, Project};
-use lf_dialects::anthropic_messages::{self, EventEncoder, MessagesView};
-use lf_dialects::openai_chat::{self, ChunkEncoder, ErrorReply, LfEvents, RequestError, ViewOptions};
-use serde_json::{Value, json};
+use lf_dialects::anthropic_messages;
+use lf_dialects::openai_chat::LfEvents;
+use serde_json::json;
 
 use super::Shared;
+use super::faces::{Head, View};
+use super::responses::Keeper;
 use crate::guard::json_body;
-use crate::reply::{Caller, Face, error_reply};
+use crate::reply::{Caller, error_reply};
 
-/// Between two signs of life on a stream that is silent while a model thinks or a tool runs.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long the first event is waited for, so that trouble before it is an HTTP status; then the stream begins anyway,
 /// because clients give up a connection that says nothing.
 const STATUS_WAIT: Duration = Duration::from_secs(10);
@@ -63,43 +63,23 @@ pub(super) async fn count_tokens(request: Request) -> Response {
     }
 }
 
-/// How the client wants its answer shown.
-#[derive(Clone, Copy)]
-enum View {
-    Chat(ViewOptions),
-    Messages(MessagesView),
-}
-
-impl View {
-    fn decode(face: Face, body: &Bytes) -> Result<(ChatRequest, Self), RequestError> {
-        match face {
-            Face::Messages => anthropic_messages::decode_request(body)
-                .map(|(request, view)| (request, Self::Messages(view))),
-            Face::Chat | Face::Own => {
-                openai_chat::decode_request(body).map(|(request, view)| (request, Self::Chat(view)))
-            }
-        }
-    }
-
-    fn streams(self) -> bool {
-        match self {
-            Self::Chat(view) => view.stream,
-            Self::Messages(view) => view.stream,
-        }
-    }
-}
-
 async fn answer(shared: Shared, scope: Option<Arc<Project>>, parts: &Parts, body: Body) -> Response {
     let caller = Caller::of(parts);
     let body = match json_body(parts, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
-    let (request, view) = match View::decode(caller.face, &body) {
+    let keeper = Keeper::new(shared.app.responses.clone(), scope.as_deref());
+    let item = |id: &str| keeper.item(id);
+    let (request, view) = match View::decode(caller.face, &parts.headers, &body, &item) {
         Ok(decoded) => decoded,
         Err(error) => return caller.unreadable(&error),
     };
-    let mut events = match shared.app.chat(scope.as_ref(), request).await {
+    let (conversation, said) = match keeper.conversation(&view) {
+        Ok(found) => found,
+        Err(error) => return caller.unreadable(&error),
+    };
+    let mut events = match shared.app.chat_on(scope.as_ref(), request, conversation).await {
         Ok(events) => Box::pin(events),
         Err(refusal) => return caller.refusal(&refusal),
     };
@@ -114,56 +94,29 @@ async fn answer(shared: Shared, scope: Option<Arc<Project>>, parts: &Parts, body
     let events = events.take_until(shared.cut.clone().cancelled_owned());
     // the turn's own end comes before this one: a view ends with the first end it is told
     let events = events.chain(stream::once(async { ChatEvent::Failed(going_down()) }));
-    if view.streams() {
-        streamed(Box::pin(events), head, caller).await
+    let events: Events = match keeper.keep(&head, &body, said) {
+        None => Box::pin(events),
+        Some(record) if record.in_background() => {
+            let begun = record.body();
+            let told = record.run(Box::pin(events), &shared.tasks, head.view.streams());
+            match told {
+                None => return Json(begun).into_response(),
+                Some(events) => events,
+            }
+        }
+        Some(record) => Box::pin(record.follow(Box::pin(events))),
+    };
+    if head.view.streams() {
+        streamed(events, head, caller).await
     } else {
-        whole(Box::pin(events), &head, &caller).await
+        whole(events, &head, &caller).await
     }
 }
 
-/// What is said of an answer beside its content.
-struct Head {
-    id: String,
-    created: u64,
-    model: String,
-    view: View,
-    told: LfEvents,
-}
+/// The events of a turn, to be shown.
+pub(super) type Events = Pin<Box<dyn Stream<Item = ChatEvent> + Send>>;
 
-impl Head {
-    fn new(turn: &str, model: String, view: View, told: LfEvents) -> Self {
-        let prefix = match view {
-            View::Chat(_) => "chatcmpl-",
-            View::Messages(_) => "msg_",
-        };
-        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Self { id: format!("{prefix}{turn}"), created, model, view, told }
-    }
-
-    fn fold(&self) -> Fold {
-        match self.view {
-            View::Chat(_) => {
-                Fold::Chat(openai_chat::Completion::new(&self.id, self.created, &self.model, self.told))
-            }
-            View::Messages(view) => {
-                Fold::Messages(anthropic_messages::Completion::new(&self.id, &self.model, view, self.told))
-            }
-        }
-    }
-
-    fn encoder(&self) -> Encoder {
-        match self.view {
-            View::Chat(view) => {
-                Encoder::Chat(ChunkEncoder::new(&self.id, self.created, &self.model, view, self.told))
-            }
-            View::Messages(view) => {
-                Encoder::Messages(EventEncoder::new(&self.id, &self.model, view, self.told))
-            }
-        }
-    }
-}
-
-async fn whole(mut events: impl Stream<Item = ChatEvent> + Unpin, head: &Head, caller: &Caller) -> Response {
+async fn whole(mut events: Events, head: &Head, caller: &Caller) -> Response {
     let mut fold = head.fold();
     let mut tools_ran = false;
     while let Some(event) = events.next().await {
@@ -183,76 +136,17 @@ async fn whole(mut events: impl Stream<Item = ChatEvent> + Unpin, head: &Head, c
     }
 }
 
-/// Folds the events into one body.
-enum Fold {
-    Chat(openai_chat::Completion),
-    Messages(anthropic_messages::Completion),
-}
-
-impl Fold {
-    fn push(&mut self, event: &ChatEvent) {
-        match self {
-            Self::Chat(completion) => completion.push(event),
-            Self::Messages(completion) => completion.push(event),
-        }
-    }
-
-    fn finish(self, request_id: &str) -> Result<Value, ErrorReply> {
-        match self {
-            Self::Chat(completion) => completion.finish(),
-            Self::Messages(completion) => completion.finish(request_id),
-        }
-    }
-}
-
-enum Encoder {
-    Chat(ChunkEncoder),
-    Messages(EventEncoder),
-}
-
-impl Encoder {
-    fn event(&mut self, event: &ChatEvent) -> Vec<Event> {
-        match self {
-            Self::Chat(encoder) => {
-                encoder.event(event).into_iter().map(|chunk| Event::default().data(chunk)).collect()
-            }
-            Self::Messages(encoder) => encoder
-                .event(event)
-                .into_iter()
-                .map(|(name, data)| Event::default().event(name).data(data))
-                .collect(),
-        }
-    }
-
-    /// What follows the last event of an answer that ended well.
-    fn end_mark(&self) -> Option<Event> {
-        match self {
-            Self::Chat(_) => Some(Event::default().data("[DONE]")),
-            Self::Messages(_) => None,
-        }
-    }
-
-    fn keep_alive(&self) -> KeepAlive {
-        let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-        match self {
-            Self::Chat(_) => keep_alive,
-            Self::Messages(_) => keep_alive.event(Event::default().event("ping").data(r#"{"type":"ping"}"#)),
-        }
-    }
-}
-
-async fn streamed(
-    mut events: impl Stream<Item = ChatEvent> + Unpin + Send + 'static,
-    head: Head,
-    caller: Caller,
-) -> Response {
+async fn streamed(mut events: Events, mut head: Head, caller: Caller) -> Response {
     let mut held = Vec::new();
     let deadline = tokio::time::Instant::now() + STATUS_WAIT;
     while let Ok(Some(event)) = tokio::time::timeout_at(deadline, events.next()).await {
         if let ChatEvent::Failed(error) = &event {
             return caller.model_error(error);
         }
-        let shown = !matches!(event, ChatEvent::Notice(_));
+        if let ChatEvent::Answering { model } = &event {
+            head.model.clone_from(model);
+        }
+        let shown = !matches!(event, ChatEvent::Notice(_) | ChatEvent::Answering { .. });
         held.push(event);
         if shown {
             break;

@@ -4,33 +4,47 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, Query, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use lf_core::{Project, ToolError, ToolRef, ToolSet, ToolSource as _};
-use lf_dialects::openai_chat;
+use lf_dialects::{anthropic_messages, openai_chat};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Shared;
 use crate::app::{App, Refusal};
 use crate::guard::json_body;
-use crate::reply::Caller;
+use crate::reply::{Caller, Face};
 use crate::view;
 
 /// `owned_by` of every model.
 const OWNER: &str = "llamafarm";
 
-pub(super) async fn models(State(shared): State<Shared>) -> Response {
+/// In the shape of the API that asks: Anthropic's clients say which version of it they speak.
+pub(super) async fn models(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     let names = shared.app.model_names(None);
-    Json(openai_chat::models(names.iter().map(String::as_str), 0, OWNER)).into_response()
+    let names = names.iter().map(String::as_str);
+    match speaks_anthropic(&headers) {
+        true => Json(anthropic_messages::models(names)).into_response(),
+        false => Json(openai_chat::models(names, 0, OWNER)).into_response(),
+    }
+}
+
+fn speaks_anthropic(headers: &HeaderMap) -> bool {
+    headers.contains_key("anthropic-version")
 }
 
 pub(super) async fn model(
     State(shared): State<Shared>,
-    caller: Caller,
+    mut caller: Caller,
+    headers: HeaderMap,
     Path(model): Path<String>,
 ) -> Response {
+    if speaks_anthropic(&headers) {
+        caller.face = Face::Messages;
+    }
     match shared.app.find_model(None, Some(&model)) {
+        Ok(_) if caller.face == Face::Messages => Json(anthropic_messages::model(&model)).into_response(),
         Ok(_) => Json(openai_chat::models([model.as_str()], 0, OWNER)["data"][0].take()).into_response(),
         Err(refusal) => caller.refusal(&refusal),
     }
@@ -41,12 +55,16 @@ type Scope = Path<(String, String)>;
 pub(super) async fn project_models(
     State(shared): State<Shared>,
     caller: Caller,
+    headers: HeaderMap,
     Path((namespace, name)): Scope,
 ) -> Response {
     let project = match shared.app.find_project(&namespace, &name) {
         Ok(project) => project,
         Err(refusal) => return caller.refusal(&refusal),
     };
+    if speaks_anthropic(&headers) {
+        return Json(anthropic_messages::models(project.models.keys().map(String::as_str))).into_response();
+    }
     let models: Vec<Value> = project
         .models
         .iter()
@@ -254,6 +272,12 @@ pub(super) async fn liveness() -> Json<Value> {
 /// Ready from the first accepted connection on: MCP servers and models are reached when they are needed.
 pub(super) async fn readiness() -> Json<Value> {
     Json(json!({"status": "ready"}))
+}
+
+pub(super) async fn hello() -> Json<Value> {
+    Json(
+        json!({"name": "lf", "version": env!("CARGO_PKG_VERSION"), "models": "/v1/models", "health": "/health"}),
+    )
 }
 
 pub(super) async fn info(State(shared): State<Shared>) -> Json<Value> {

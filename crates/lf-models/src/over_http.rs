@@ -1,25 +1,22 @@
-//! OpenAI Chat Completions and everything that follows it, as a client.
+//! Models behind an HTTP API, whatever its dialect: one way to ask, to wait, to try again and to read.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::stream;
-use lf_core::secret::{shown_url, without};
-use lf_core::{DeltaStream, Model, ModelError, ModelProvider, ModelRequest};
-use lf_dialects::openai_chat::{self, CallIds, EncodeOptions};
-use lf_dialects::{AnswerDecoder, Dialect};
+use lf_core::secret::without;
+use lf_core::{DeltaStream, Model, ModelDelta, ModelError, ModelProvider, ModelRequest};
+use lf_dialects::upstream::{self, Encoded};
+use lf_dialects::{AnswerDecoder, openai_chat};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use tracing::{debug, warn};
 
+use crate::endpoint::Endpoint;
 use crate::http::{Client, next_chunk, reason, retry_after, whole_body};
 
-/// Attempts after the first one; none is made once a byte of an answer has arrived.
-const RETRIES: u32 = 2;
 /// An upstream that wants a longer pause is taken at its word: the error goes to the caller, with the pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Takes nobody without a key: asking it would only say so later.
-const OPENAI: &str = "https://api.openai.com/";
 /// Bytes of one answer: nobody reads more, and a model that never ends must not fill the memory.
 const ANSWER_LIMIT: usize = 64 * 1024 * 1024;
 /// Reading the body of an error.
@@ -28,77 +25,76 @@ const ERROR_WAIT: Duration = Duration::from_secs(10);
 /// Bytes of an answer, in order; ends after the first error.
 pub type ByteStream = Pin<Box<dyn futures_core::Stream<Item = Result<bytes::Bytes, ModelError>> + Send>>;
 
-pub(crate) struct OpenAiChat {
+pub(crate) struct OverHttp {
     model: Arc<Model>,
     client: Client,
-    url: Arc<str>,
-    /// The same for errors and logs.
-    shown: Arc<str>,
-    options: EncodeOptions,
+    /// Attempts after the first one; none is made once a byte of an answer has arrived.
+    retries: u32,
 }
 
-impl OpenAiChat {
-    pub(crate) fn new(model: Arc<Model>, client: Client) -> Self {
-        let url = endpoint(&model.base_url);
-        let shown = shown_url(&url).into();
-        let options = options(&model);
-        Self { model, client, url: url.into(), shown, options }
+impl OverHttp {
+    pub(crate) fn new(model: Arc<Model>, client: Client, retries: u32) -> Self {
+        Self { model, client, retries }
     }
 }
 
-impl ModelProvider for OpenAiChat {
+impl ModelProvider for OverHttp {
     fn stream(&self, request: &ModelRequest) -> DeltaStream {
-        Box::pin(self.ask(request).answer())
-    }
-}
-
-impl OpenAiChat {
-    /// The bytes of the answer as they come: for who reads more in them than a model's answer.
-    pub(crate) fn bytes(&self, request: &ModelRequest) -> ByteStream {
-        Box::pin(self.ask(request).bytes())
-    }
-
-    fn ask(&self, request: &ModelRequest) -> Ask {
-        let body = openai_chat::encode_request(&self.model.model, request, self.options).to_string();
-        Ask {
-            model: self.model.clone(),
-            client: self.client.clone(),
-            url: self.url.clone(),
-            shown: self.shown.clone(),
-            body: body.into(),
-            stops: openai_chat::stops_to_cut(&request.parameters),
-            streamed: request.stream,
+        match self.ask(request) {
+            Ok(ask) => Box::pin(ask.answer()),
+            Err(error) => Box::pin(futures_util::stream::iter([Err(error)])),
         }
     }
 }
 
-/// What is known of an upstream by its name: DeepSeek's thinking models demand their reasoning back inside a tool
-/// loop, Mistral takes only ids of its own form.
-fn options(model: &Model) -> EncodeOptions {
-    let names = |word: &str| model.base_url.contains(word) || model.model.to_lowercase().contains(word);
-    EncodeOptions {
-        replay_reasoning: names("deepseek"),
-        call_ids: if model.base_url.contains("mistral.ai") {
-            CallIds::NineAlphanumeric
-        } else {
-            CallIds::AtMost40
-        },
+impl OverHttp {
+    /// The bytes of the answer as they come: for who reads more in them than a model's answer.
+    pub(crate) fn bytes(&self, request: &ModelRequest) -> ByteStream {
+        match self.ask(request) {
+            Ok(ask) => Box::pin(ask.bytes()),
+            Err(error) => Box::pin(futures_util::stream::iter([Err(error)])),
+        }
+    }
+
+    fn ask(&self, request: &ModelRequest) -> Result<Ask, ModelError> {
+        let model = &self.model;
+        let endpoint = Endpoint::of(model, request.stream);
+        endpoint.check(model, request)?;
+        let options = endpoint.options(model);
+        let encoded = upstream::encode(model.dialect, &model.model, request, &options)?;
+        let body = encoded.body(&self.client.tools.text(model.dialect, &request.tools));
+        let Encoded { stops, headers, left_out, .. } = encoded;
+        Ok(Ask {
+            model: model.clone(),
+            client: self.client.clone(),
+            endpoint,
+            body: body.into(),
+            headers,
+            stops,
+            left_out,
+            streamed: request.stream,
+            retries: self.retries,
+        })
     }
 }
 
 struct Ask {
     model: Arc<Model>,
     client: Client,
-    url: Arc<str>,
-    shown: Arc<str>,
+    endpoint: Endpoint,
     body: bytes::Bytes,
+    /// The client's, for an upstream of its own dialect.
+    headers: Vec<(String, String)>,
     /// Stop sequences that the body does not carry.
     stops: Vec<String>,
+    /// What of the request this API has no place for.
+    left_out: Vec<String>,
     streamed: bool,
+    retries: u32,
 }
 
 impl Ask {
-    fn answer(self) -> impl futures_core::Stream<Item = Result<lf_core::ModelDelta, ModelError>> + Send {
+    fn answer(self) -> impl futures_core::Stream<Item = Result<ModelDelta, ModelError>> + Send {
         stream! {
             let mut response = match self.send_with_retries().await {
                 Ok(response) => response,
@@ -107,8 +103,15 @@ impl Ask {
                     return;
                 }
             };
+            if !self.left_out.is_empty() {
+                yield Ok(ModelDelta::Notice(format!(
+                    "the model's API has no place for `{}`; sent without",
+                    self.left_out.join("`, `")
+                )));
+            }
             let timeouts = self.client.timeouts;
-            let mut decoder = AnswerDecoder::new(Dialect::OpenaiChat, &*self.shown).cut_at(self.stops.clone());
+            let shown = self.endpoint.shown.clone();
+            let mut decoder = AnswerDecoder::new(self.model.dialect, &*shown).cut_at(self.stops.clone());
             let mut deltas = Vec::new();
             let (mut what, mut limit) = match self.streamed {
                 true => ("begin its answer", timeouts.first_byte),
@@ -116,7 +119,7 @@ impl Ask {
             };
             let mut received = 0;
             loop {
-                let read = match next_chunk(&mut response, &self.shown, what, limit).await {
+                let read = match next_chunk(&mut response, &shown, what, limit).await {
                     Ok(Some(bytes)) => {
                         received += bytes.len();
                         match received > ANSWER_LIMIT {
@@ -159,7 +162,7 @@ impl Ask {
             };
             let idle = self.client.timeouts.idle;
             loop {
-                match next_chunk(&mut response, &self.shown, "go on with its answer", idle).await {
+                match next_chunk(&mut response, &self.endpoint.shown, "go on with its answer", idle).await {
                     Ok(Some(bytes)) => yield Ok(bytes),
                     Ok(None) => return,
                     Err(error) => {
@@ -185,7 +188,7 @@ impl Ask {
                 ModelError::Failed { retry_after, status: 500 | 502 | 503 | 504 | 529, .. } => *retry_after,
                 _ => return Err(error),
             };
-            if attempt == RETRIES || wanted.is_some_and(|wanted| wanted > LONGEST_PAUSE) {
+            if attempt == self.retries || wanted.is_some_and(|wanted| wanted > LONGEST_PAUSE) {
                 return Err(error);
             }
             attempt += 1;
@@ -198,30 +201,23 @@ impl Ask {
     }
 
     async fn send(&self) -> Result<reqwest::Response, ModelError> {
-        if self.model.api_key.is_none() && self.url.starts_with(OPENAI) {
-            return Err(ModelError::Unauthorized {
-                url: self.shown.to_string(),
-                status: 401,
-                message: format!(
-                    "model `{}` has no `api_key`, and OPENAI_API_KEY is not set",
-                    self.model.name
-                ),
-            });
-        }
+        self.endpoint.check_key(&self.model)?;
         let mut request = self
             .client
             .inner
-            .post(&*self.url)
+            .post(&*self.endpoint.url)
             .header(CONTENT_TYPE, "application/json")
-            .header(
-                ACCEPT,
-                if self.streamed { "text/event-stream, application/json" } else { "application/json" },
-            )
+            .header(ACCEPT, self.endpoint.accept(self.streamed))
             .body(self.body.clone());
-        if let Some(key) = &self.model.api_key {
-            request = request.bearer_auth(key.expose());
+        for (name, value) in self.endpoint.headers(&self.model, &self.headers) {
+            request = request.header(name, value);
         }
-        debug!(model = self.model.name, url = &*self.shown, bytes = self.body.len(), "asking the model");
+        debug!(
+            model = self.model.name,
+            url = &*self.endpoint.shown,
+            bytes = self.body.len(),
+            "asking the model"
+        );
         let timeouts = self.client.timeouts;
         let limit = if self.streamed { timeouts.first_byte } else { timeouts.whole };
         let response = match tokio::time::timeout(limit, request.send()).await {
@@ -229,7 +225,7 @@ impl Ask {
             Ok(Err(error)) => return Err(self.unreachable(&error)),
             Err(_) => {
                 return Err(ModelError::Timeout {
-                    url: self.shown.to_string(),
+                    url: self.endpoint.shown.to_string(),
                     what: "begin its answer",
                     limit,
                 });
@@ -240,17 +236,17 @@ impl Ask {
             return Ok(response);
         }
         let pause = retry_after(response.headers());
-        let body = whole_body(response, &self.shown, ERROR_WAIT).await.unwrap_or_default();
-        Err(openai_chat::error_body(status.as_u16(), &body, &self.shown, pause))
+        let body = whole_body(response, &self.endpoint.shown, ERROR_WAIT).await.unwrap_or_default();
+        Err(openai_chat::error_body(status.as_u16(), &body, &self.endpoint.shown, pause))
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> ModelError {
-        ModelError::Unreachable { url: self.shown.to_string(), reason: reason(error) }
+        ModelError::Unreachable { url: self.endpoint.shown.to_string(), reason: reason(error) }
     }
 
     fn endless(&self) -> ModelError {
         ModelError::Garbled {
-            url: self.shown.to_string(),
+            url: self.endpoint.shown.to_string(),
             expected: "answer of at most 64 MiB",
             found: format!("more than {ANSWER_LIMIT} bytes"),
         }
@@ -274,14 +270,6 @@ impl Ask {
             ModelError::Unreachable { .. } | ModelError::Timeout { .. } | ModelError::Unsupported(_) => {}
         }
         error
-    }
-}
-
-/// The path goes before a query: gateways carry versions and keys in one.
-fn endpoint(base_url: &str) -> String {
-    match base_url.split_once('?') {
-        Some((base, query)) => format!("{}/chat/completions?{query}", base.trim_end_matches('/')),
-        None => format!("{base_url}/chat/completions"),
     }
 }
 
