@@ -309,12 +309,17 @@ fn a_round_of_both_sides_is_put_together_again_for_every_upstream() {
     let mut turns = 0;
     let table = Table::new(move |received| {
         turns += 1;
-        let call = |letter: char, name: &str| {
-            Call::new(&format!("call_{turns}{letter}"), name, arguments)
+        let cell = turns.to_string();
+        let call = |letter: char, name: &str, key: &str| {
+            Call::new(&format!("call_{cell}{letter}"), name, json!({"cell": cell, key: "x"}))
         };
         Some(match received.asked.rounds_so_far() {
-            0 => Reply::calls([call('a', "~look_up"), call('b', "note"), call('c', "~measure")])
-                .with(|answer| answer.reasoning = "All at once.".to_owned()),
+            0 => Reply::calls([
+                call('a', "~look_up", "where"),
+                call('b', "note", "text"),
+                call('c', "~measure", "unit"),
+            ])
+            .with(|answer| answer.reasoning = "All at once.".to_owned()),
             _ => Reply::text("noted"),
         })
     });

@@ -6,7 +6,7 @@ use lf_tests::scripted_mcp::Script;
 use lf_tests::scripted_model::{Reply, ScriptedModel};
 use serde_json::{Value, json};
 
-fn model(name: &str, base_url: &str, more: Value) -> Value {
+fn model(name: &str, base_url: &str, more: &Value) -> Value {
     let mut entry = json!({
         "name": name, "provider": "openai", "model": name, "base_url": base_url, "api_key": "sk-scripted",
     });
@@ -29,9 +29,9 @@ fn a_model_that_fails_is_replaced_and_the_answer_names_the_one_that_gave_it() {
     for (status, why) in [(429, "limiting"), (503, "down")] {
         let first = ScriptedModel::start_with(move |_, _| Some(Reply::error(status, why)));
         let second = ScriptedModel::start_with(|_, _| Some(Reply::text("the spare one")));
-        let main = model("assistant", &first.base_url(), json!({"fallback": ["gone", "spare"]}));
-        let gone = model("gone", "http://127.0.0.1:9/v1", json!({}));
-        let spare = model("spare", &second.base_url(), json!({}));
+        let main = model("assistant", &first.base_url(), &json!({"fallback": ["gone", "spare"]}));
+        let gone = model("gone", "http://127.0.0.1:9/v1", &json!({}));
+        let spare = model("spare", &second.base_url(), &json!({}));
         let project = project(&[main, gone, spare], &[]);
         let daemon = project.serve();
         let whole = post(&daemon.url("/v1/chat/completions"), &chat("hi")).json();
@@ -54,8 +54,8 @@ fn a_model_that_fails_is_replaced_and_the_answer_names_the_one_that_gave_it() {
 fn a_request_at_fault_is_no_reason_to_ask_another() {
     let first = ScriptedModel::start_with(|_, _| Some(Reply::error(400, "max_tokens is too large")));
     let second = ScriptedModel::start([]);
-    let main = model("assistant", &first.base_url(), json!({"fallback": ["spare"]}));
-    let spare = model("spare", &second.base_url(), json!({}));
+    let main = model("assistant", &first.base_url(), &json!({"fallback": ["spare"]}));
+    let spare = model("spare", &second.base_url(), &json!({}));
     let project = project(&[main, spare], &[]);
     let daemon = project.serve();
     assert_eq!(post(&daemon.url("/v1/chat/completions"), &chat("hi")).status, 400);
@@ -66,8 +66,8 @@ fn a_request_at_fault_is_no_reason_to_ask_another() {
 fn when_all_fail_the_last_one_s_trouble_is_told() {
     let first = ScriptedModel::start_with(|_, _| Some(Reply::error(503, "the first is down")));
     let second = ScriptedModel::start_with(|_, _| Some(Reply::error(529, "the second is overloaded")));
-    let main = model("assistant", &first.base_url(), json!({"fallback": ["spare"]}));
-    let spare = model("spare", &second.base_url(), json!({}));
+    let main = model("assistant", &first.base_url(), &json!({"fallback": ["spare"]}));
+    let spare = model("spare", &second.base_url(), &json!({}));
     let project = project(&[main, spare], &[]);
     let daemon = project.serve();
     let refused = post(&daemon.url("/v1/chat/completions"), &chat("hi"));
@@ -79,8 +79,8 @@ fn when_all_fail_the_last_one_s_trouble_is_told() {
 fn a_model_that_keeps_failing_is_left_alone() {
     let first = ScriptedModel::start_with(|_, _| Some(Reply::error(503, "down")));
     let second = ScriptedModel::start_with(|_, _| Some(Reply::text("ok")));
-    let main = model("assistant", &first.base_url(), json!({"fallback": ["spare"]}));
-    let spare = model("spare", &second.base_url(), json!({}));
+    let main = model("assistant", &first.base_url(), &json!({"fallback": ["spare"]}));
+    let spare = model("spare", &second.base_url(), &json!({}));
     let project = project(&[main, spare], &[]);
     let daemon = project.serve();
     for _ in 0..8 {
@@ -98,8 +98,8 @@ fn a_fallback_uses_no_tool_that_it_may_not_use_itself() {
         Reply::call("c2", "open__say", json!({"text": "y"})),
         Reply::text("done"),
     ]);
-    let main = model("assistant", &first.base_url(), json!({"fallback": ["spare"]}));
-    let spare = model("spare", &second.base_url(), json!({"mcp_servers": ["open"]}));
+    let main = model("assistant", &first.base_url(), &json!({"fallback": ["spare"]}));
+    let spare = model("spare", &second.base_url(), &json!({"mcp_servers": ["open"]}));
     let servers =
         [scripted("open", &Script::echoing(&["say"])), scripted("closed", &Script::echoing(&["secret"]))];
     let project = project(&[main, spare], &servers);
@@ -124,7 +124,7 @@ fn a_call_that_the_upstream_could_not_read_is_run() {
         Reply::text("said it"),
     ]);
     let servers = [scripted("open", &Script::echoing(&["say"]))];
-    let project = project(&[model("assistant", &upstream.base_url(), json!({}))], &servers);
+    let project = project(&[model("assistant", &upstream.base_url(), &json!({}))], &servers);
     let daemon = project.serve();
     let whole = post(&daemon.url("/v1/chat/completions"), &chat("hi")).json();
     assert_eq!(whole["choices"][0]["message"]["content"], "said it", "{whole}");

@@ -186,6 +186,21 @@ pub enum ModelError {
     Unsupported(String),
 }
 
+impl ModelError {
+    /// In the place of an upstream's URL: not an upstream failed, but this program stops.
+    const OURSELVES: &str = "this daemon";
+
+    /// Ends a turn that is still running when the program goes down.
+    pub fn going_down() -> Self {
+        let message = "it is shutting down".to_owned();
+        Self::Failed { url: Self::OURSELVES.to_owned(), status: 503, message, retry_after: None }
+    }
+
+    pub fn is_going_down(&self) -> bool {
+        matches!(self, Self::Failed { url, .. } if url == Self::OURSELVES)
+    }
+}
+
 pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<ModelDelta, ModelError>> + Send>>;
 
 /// Makes a model answer.

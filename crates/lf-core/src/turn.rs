@@ -129,7 +129,7 @@ pub fn start(setup: Setup, events: &mut Vec<ChatEvent>) -> AskModel {
 pub struct AskModel {
     turn: Box<Turn>,
     scanner: Option<Box<TextScanner>>,
-    round: Round,
+    round: Box<Round>,
 }
 
 /// What the model said in this round.
@@ -177,7 +177,7 @@ impl AskModel {
             turn.request.tool_choice = Some(ToolChoice::Auto);
         }
         let scanner = turn.scanner();
-        Self { turn, scanner, round: Round::default() }
+        Self { turn, scanner, round: Box::default() }
     }
 
     /// What to ask.
@@ -266,17 +266,17 @@ impl AskModel {
         let forbidden = turn.request.tool_choice == Some(ToolChoice::None);
         if turn.last || forbidden || (cut && !runnable) {
             round.show_late(events);
-            return Step::Done(turn.answer(round, events));
+            return Step::Done(turn.answer(*round, events));
         }
         if !round.calls.is_empty() {
             let calls = std::mem::take(&mut round.calls);
             turn.unread = round.malformed.drain(..).map(|malformed| malformed.problem).collect();
-            return plan::plan(turn, round, calls, events);
+            return plan::plan(turn, *round, calls, events);
         }
         if round.malformed.is_empty() {
-            return Step::Done(turn.answer(round, events));
+            return Step::Done(turn.answer(*round, events));
         }
-        turn.report_malformed(round);
+        turn.report_malformed(*round);
         Step::AskModel(Self::new(turn))
     }
 

@@ -234,7 +234,8 @@ impl AnswerDecoder {
     }
 
     fn read_data(&mut self, event: &str, data: &str, deltas: &mut Vec<ModelDelta>) -> Result<(), ModelError> {
-        if self.answer.is_over() || data.trim().is_empty() {
+        // what follows a cut counts no more if it came in the same read
+        if self.answer.is_over() || self.answer.cut || data.trim().is_empty() {
             return Ok(());
         }
         self.told_anything = true;

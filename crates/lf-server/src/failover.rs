@@ -39,7 +39,7 @@ impl Upstreams {
         Self { now: first, others, circuits, answered: false }
     }
 
-    pub(crate) fn model(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.now.model.name
     }
 
@@ -51,7 +51,7 @@ impl Upstreams {
     /// Passes over models that have been failing, as long as there is another.
     pub(crate) fn begin(&mut self, ask: &mut AskModel, events: &mut Vec<ChatEvent>) {
         while !self.others.is_empty() && !self.circuits.permits(&self.now.circuit(), Instant::now()) {
-            warn!(model = self.model(), "this model has been failing; another is asked in its place");
+            warn!(model = self.name(), "this model has been failing; another is asked in its place");
             if !self.take_next(ask, events) {
                 return;
             }
@@ -76,11 +76,11 @@ impl Upstreams {
             return false;
         }
         self.circuits.failed(&self.now.circuit(), Instant::now());
-        let failed = self.model().to_owned();
+        let failed = self.name().to_owned();
         if !self.take_next(ask, events) {
             return false;
         }
-        warn!(model = failed, %error, by = self.model(), "the model failed; another is asked in its place");
+        warn!(model = failed, %error, by = self.name(), "the model failed; another is asked in its place");
         true
     }
 

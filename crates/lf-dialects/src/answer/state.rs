@@ -231,6 +231,8 @@ impl Answer {
         let reason = self.reason.unwrap_or(FinishReason::Stop);
         let ending = match reason {
             FinishReason::Length | FinishReason::ContentFilter => Ending::Cut,
+            // a call that was still growing when we cut
+            _ if self.cut => Ending::Cut,
             FinishReason::Stop | FinishReason::ToolCalls => Ending::Clean,
         };
         if self.late.is_empty() {

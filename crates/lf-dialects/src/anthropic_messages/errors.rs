@@ -3,6 +3,7 @@
 use lf_core::ModelError;
 use serde_json::{Value, json};
 
+use super::request::THREAD_REFUSED;
 use crate::openai_chat::{self, ErrorReply, RequestError};
 
 /// How Anthropic begins this error. Coding assistants compact the conversation when they read it.
@@ -64,7 +65,11 @@ pub fn request_error_reply(error: &RequestError, request_id: &str) -> ErrorReply
         Some(hint) => format!("{}; {hint}", error.message),
         None => error.message.clone(),
     };
-    reply(400, kind(400), &message, request_id)
+    let mut reply = reply(400, kind(400), &message, request_id);
+    if error.code == Some(THREAD_REFUSED) {
+        reply.body["error"]["details"] = json!({"error_code": THREAD_REFUSED, "unsupported": [error.param]});
+    }
+    reply
 }
 
 /// A model that does not exist, with the names that do.

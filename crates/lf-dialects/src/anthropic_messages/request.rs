@@ -54,6 +54,11 @@ pub fn decode_count_request(body: &[u8]) -> Result<ChatRequest, RequestError> {
     decode(fields).map(|(request, _)| request)
 }
 
+/// Conversations that Anthropic's servers keep. Its SDKs' tool runner asks for one first, and sends the whole history as
+/// soon as it is told by this code that there are none (anthropic 2.11).
+const THREAD: &str = "thread";
+pub(super) const THREAD_REFUSED: &str = "thread_unsupported_request";
+
 /// Keeps headers of the HTTP request that are meant for an upstream of this dialect.
 pub fn keep_headers(request: &mut ChatRequest, headers: impl Iterator<Item = (String, String)>) {
     let headers: Map<String, Value> = headers.map(|(name, value)| (name, value.into())).collect();
@@ -68,6 +73,12 @@ fn decode(mut fields: Map<String, Value>) -> Result<(ChatRequest, MessagesView),
     // clients spell out what they leave open
     fields.retain(|_, value| !value.is_null());
     let stream = boolean("stream", fields.shift_remove("stream"))?;
+    if fields.contains_key(THREAD) {
+        let message = "`thread` is kept by Anthropic's own servers only".to_owned();
+        let mut error = RequestError::value(THREAD, message, "send the whole conversation in `messages`");
+        error.code = Some(THREAD_REFUSED);
+        return Err(error);
+    }
     let model = match fields.shift_remove("model") {
         None => None,
         Some(Value::String(model)) => Some(model),

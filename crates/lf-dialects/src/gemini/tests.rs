@@ -226,7 +226,7 @@ fn parameters_become_the_generation_config() {
     let encoded = with(OLD, parameters).unwrap();
     insta::assert_snapshot!(encoded.body(""), @r#"{"contents":[{"role":"user","parts":[{"text":"x"}]}],"generationConfig":{"temperature":0.2,"topP":0.9,"topK":1,"maxOutputTokens":10,"seed":7,"presencePenalty":0.1,"frequencyPenalty":0.2,"responseLogprobs":true,"logprobs":3,"stopSequences":["1","2","3","4","5"],"responseMimeType":"application/json","responseJsonSchema":{"type":"object"},"mediaResolution":"LOW"},"safetySettings":[]}"#);
     assert_eq!(encoded.stops, ["6"]);
-    assert_eq!(encoded.left_out, ["truncation", "parallel_tool_calls", "metadata", "context_management"]);
+    assert_eq!(encoded.left_out, ["parallel_tool_calls", "metadata", "context_management"]);
     assert_eq!(config(OLD, json!({"stop": "END"})), r#"{"stopSequences":["END"]}"#);
     assert_eq!(
         config(OLD, json!({"response_format": {"type": "json_object"}})),

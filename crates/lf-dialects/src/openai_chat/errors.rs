@@ -138,6 +138,9 @@ pub fn error_reply(error: &ModelError) -> ErrorReply {
             ..ErrorReply::new(429, message, "rate_limit_error", Some("rate_limit_exceeded"), None)
         },
         ModelError::Rejected { status, message, body, .. } => rejected(*status, message, body.as_deref()),
+        ModelError::Failed { .. } if error.is_going_down() => {
+            ErrorReply::new(503, "the daemon is shutting down", "server_error", Some("shutting_down"), None)
+        }
         ModelError::Failed { status, message, retry_after, .. } => {
             let status = if (500..600).contains(status) { *status } else { 502 };
             ErrorReply {

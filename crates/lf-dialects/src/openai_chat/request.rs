@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::served::OUTER;
+use crate::schema;
+use crate::upstream::parameters::kept_for_others;
 use crate::upstream::{Encoded, UpstreamOptions, is_reserved};
-use crate::{anthropic_messages, schema};
 
 /// OpenAI takes no more stop sequences.
 const MAX_STOPS: usize = 4;
@@ -61,7 +62,7 @@ pub(crate) fn encode(
     request: &ModelRequest,
     options: &UpstreamOptions,
 ) -> Result<Encoded, ModelError> {
-    let left_out = anthropic_messages::check_foreign(request)?;
+    let left_out = kept_for_others(request, "");
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("messages".to_owned(), Value::Array(messages(&request.messages, options)));

@@ -57,6 +57,10 @@ pub(crate) fn refusal(key: &str, api: &str) -> ModelError {
     ))
 }
 
+/// Fields of a Responses client that say how it wants to be told, and what to do when a context is full: no answer of
+/// another API is a wrong one for them. Coding assistants send them with every request.
+const ABOUT_FORM: [&str; 4] = ["include", "reasoning", "truncation", "client_metadata"];
+
 /// What of a request no API has a place for but those of the client's own dialect or of OpenAI: fields kept for an
 /// upstream that the request was not sent to, tools without a schema, names of speakers. Of what an Anthropic client
 /// sent, [`crate::anthropic_messages::check_foreign`] tells.
@@ -66,6 +70,15 @@ pub(crate) fn out_of_place(request: &ModelRequest) -> Vec<String> {
 
 /// The same, for an upstream that takes what is kept under the key `own`.
 pub(crate) fn out_of_place_beside(request: &ModelRequest, own: &str) -> Vec<String> {
+    let mut left_out = kept_for_others(request, own);
+    if request.messages.iter().any(has_name) {
+        left_out.push("messages[].name".to_owned());
+    }
+    left_out
+}
+
+/// The fields and tools that are kept for an upstream of another dialect, for one that takes what is kept under `own`.
+pub(crate) fn kept_for_others(request: &ModelRequest, own: &str) -> Vec<String> {
     let mut left_out = Vec::new();
     let others = request
         .parameters
@@ -73,16 +86,14 @@ pub(crate) fn out_of_place_beside(request: &ModelRequest, own: &str) -> Vec<Stri
         .filter(|(key, _)| super::is_reserved(key) && *key != own && *key != ANTHROPIC_ONLY);
     for (key, value) in others.filter_map(|(_, kept)| kept.as_object()).flatten() {
         let empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-        if !empty && !left_out.contains(key) {
+        let about_form = ABOUT_FORM.contains(&key.as_str());
+        if !empty && !about_form && !left_out.contains(key) {
             left_out.push(key.clone());
         }
     }
     let native =
         request.tools.iter().filter(|spec| spec.is_native() && !spec.rest.contains_key(ANTHROPIC_ONLY));
     left_out.extend(native.map(|spec| spec.name.clone()));
-    if request.messages.iter().any(has_name) {
-        left_out.push("messages[].name".to_owned());
-    }
     left_out
 }
 

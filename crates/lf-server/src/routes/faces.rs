@@ -84,12 +84,18 @@ impl Head {
 
     pub(super) fn fold(&self) -> Fold {
         match &self.view {
-            View::Chat(_) => {
-                Fold::Chat(openai_chat::Completion::new(&self.id, self.created, &self.model, self.told))
-            }
-            View::Messages(view) => {
-                Fold::Messages(anthropic_messages::Completion::new(&self.id, &self.model, *view, self.told))
-            }
+            View::Chat(_) => Fold::Chat(Box::new(openai_chat::Completion::new(
+                &self.id,
+                self.created,
+                &self.model,
+                self.told,
+            ))),
+            View::Messages(view) => Fold::Messages(Box::new(anthropic_messages::Completion::new(
+                &self.id,
+                &self.model,
+                *view,
+                self.told,
+            ))),
             View::Responses(view) => Fold::Responses(Box::new(self.response(view))),
         }
     }
@@ -104,7 +110,7 @@ impl Head {
                 Encoder::Chat(ChunkEncoder::new(&self.id, self.created, &self.model, *view, self.told))
             }
             View::Messages(view) => {
-                Encoder::Messages(EventEncoder::new(&self.id, &self.model, *view, self.told))
+                Encoder::Messages(Box::new(EventEncoder::new(&self.id, &self.model, *view, self.told)))
             }
             View::Responses(view) => Encoder::Responses(Box::new(openai_responses::EventEncoder::new(
                 &self.id,
@@ -124,8 +130,8 @@ pub(super) fn now() -> u64 {
 
 /// Folds the events into one body.
 pub(super) enum Fold {
-    Chat(openai_chat::Completion),
-    Messages(anthropic_messages::Completion),
+    Chat(Box<openai_chat::Completion>),
+    Messages(Box<anthropic_messages::Completion>),
     Responses(Box<openai_responses::Completion>),
 }
 
@@ -152,7 +158,7 @@ impl Fold {
 
 pub(super) enum Encoder {
     Chat(ChunkEncoder),
-    Messages(EventEncoder),
+    Messages(Box<EventEncoder>),
     Responses(Box<openai_responses::EventEncoder>),
 }
 
