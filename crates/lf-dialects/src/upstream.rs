@@ -96,6 +96,16 @@ pub(crate) fn is_reserved(key: &str) -> bool {
     key.starts_with('$')
 }
 
+/// Whether the request came from a client that speaks another dialect than this one.
+pub fn is_translated(dialect: Dialect, request: &ModelRequest) -> bool {
+    let said = |key| request.parameters.contains_key(key);
+    match dialect {
+        Dialect::Anthropic => !said(anthropic_messages::ANTHROPIC_ONLY),
+        Dialect::OpenaiResponses => !said(openai_responses::RESPONSES_ONLY),
+        _ => said(anthropic_messages::ANTHROPIC_ONLY) || said(openai_responses::RESPONSES_ONLY),
+    }
+}
+
 /// Writes a request in a dialect. Parameters come in the spelling of OpenAI Chat Completions: each is mapped, or sent as
 /// it came where it is not known, or refused.
 ///

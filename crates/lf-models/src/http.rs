@@ -7,6 +7,7 @@ use bytes::Bytes;
 use lf_core::ModelError;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
+use crate::refused::Refused;
 use crate::tool_texts::ToolTexts;
 
 /// How long each part of an answer may take.
@@ -44,6 +45,7 @@ pub struct Client {
     pub(crate) inner: reqwest::Client,
     pub(crate) timeouts: Timeouts,
     pub(crate) tools: Arc<ToolTexts>,
+    pub(crate) refused: Arc<Refused>,
 }
 
 impl Client {
@@ -61,7 +63,7 @@ impl Client {
             .user_agent(concat!("lf/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| ModelError::Unsupported(format!("the HTTP client cannot start: {error}")))?;
-        Ok(Self { inner, timeouts, tools: Arc::default() })
+        Ok(Self { inner, timeouts, tools: Arc::default(), refused: Arc::default() })
     }
 }
 

@@ -7,6 +7,8 @@ mod endpoint;
 
 mod tool_texts;
 
+mod refused;
+
 mod over_http;
 
 pub mod circuit;

@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 
 use crate::endpoint::Endpoint;
 use crate::http::{Client, next_chunk, reason, retry_after, whole_body};
+use crate::refused::{Field, apply, dispensable};
 
 /// An upstream that wants a longer pause is taken at its word: the error goes to the caller, with the pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -61,17 +62,18 @@ impl OverHttp {
         let endpoint = Endpoint::of(model, request.stream);
         endpoint.check(model, request)?;
         let options = endpoint.options(model);
-        let encoded = upstream::encode(model.dialect, &model.model, request, &options)?;
-        let body = encoded.body(&self.client.tools.text(model.dialect, &request.tools));
-        let Encoded { stops, headers, left_out, .. } = encoded;
+        let mut encoded = upstream::encode(model.dialect, &model.model, request, &options)?;
+        let upstream = format!("{}\0{}", endpoint.url, model.model);
+        let left_out = self.client.refused.leave_out(&upstream, &mut encoded.fields);
+        encoded.left_out.extend(left_out.into_iter().filter_map(Field::left_out).map(str::to_owned));
         Ok(Ask {
             model: model.clone(),
             client: self.client.clone(),
             endpoint,
-            body: body.into(),
-            headers,
-            stops,
-            left_out,
+            upstream,
+            tools: self.client.tools.text(model.dialect, &request.tools),
+            encoded,
+            translated: upstream::is_translated(model.dialect, request),
             streamed: request.stream,
             retries: self.retries,
         })
@@ -82,19 +84,18 @@ struct Ask {
     model: Arc<Model>,
     client: Client,
     endpoint: Endpoint,
-    body: bytes::Bytes,
-    /// The client's, for an upstream of its own dialect.
-    headers: Vec<(String, String)>,
-    /// Stop sequences that the body does not carry.
-    stops: Vec<String>,
-    /// What of the request this API has no place for.
-    left_out: Vec<String>,
+    /// Names what is asked, for what is remembered of it.
+    upstream: String,
+    tools: Arc<str>,
+    encoded: Encoded,
+    /// The client speaks another dialect.
+    translated: bool,
     streamed: bool,
     retries: u32,
 }
 
 impl Ask {
-    fn answer(self) -> impl futures_core::Stream<Item = Result<ModelDelta, ModelError>> + Send {
+    fn answer(mut self) -> impl futures_core::Stream<Item = Result<ModelDelta, ModelError>> + Send {
         stream! {
             let mut response = match self.send_with_retries().await {
                 Ok(response) => response,
@@ -103,15 +104,15 @@ impl Ask {
                     return;
                 }
             };
-            if !self.left_out.is_empty() {
+            if !self.encoded.left_out.is_empty() {
                 yield Ok(ModelDelta::Notice(format!(
                     "the model's API has no place for `{}`; sent without",
-                    self.left_out.join("`, `")
+                    self.encoded.left_out.join("`, `")
                 )));
             }
             let timeouts = self.client.timeouts;
             let shown = self.endpoint.shown.clone();
-            let mut decoder = AnswerDecoder::new(self.model.dialect, &*shown).cut_at(self.stops.clone());
+            let mut decoder = AnswerDecoder::new(self.model.dialect, &*shown).cut_at(self.encoded.stops.clone());
             let mut deltas = Vec::new();
             let (mut what, mut limit) = match self.streamed {
                 true => ("begin its answer", timeouts.first_byte),
@@ -151,7 +152,7 @@ impl Ask {
         }
     }
 
-    fn bytes(self) -> impl futures_core::Stream<Item = Result<bytes::Bytes, ModelError>> + Send {
+    fn bytes(mut self) -> impl futures_core::Stream<Item = Result<bytes::Bytes, ModelError>> + Send {
         stream! {
             let mut response = match self.send_with_retries().await {
                 Ok(response) => response,
@@ -174,14 +175,20 @@ impl Ask {
         }
     }
 
-    async fn send_with_retries(&self) -> Result<reqwest::Response, ModelError> {
+    async fn send_with_retries(&mut self) -> Result<reqwest::Response, ModelError> {
         let mut pause = self.client.timeouts.retry_pause;
         let mut attempt = 0;
+        let mut body = self.body();
         loop {
-            let error = match self.send().await {
+            let error = match self.send(body.clone()).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
+            // each time there is one field less, so this comes to an end
+            if self.do_without(&error) {
+                body = self.body();
+                continue;
+            }
             let wanted = match &error {
                 ModelError::Unreachable { .. } if attempt == 0 => None,
                 ModelError::RateLimited { retry_after, .. } => *retry_after,
@@ -200,24 +207,39 @@ impl Ask {
         }
     }
 
-    async fn send(&self) -> Result<reqwest::Response, ModelError> {
+    fn body(&self) -> bytes::Bytes {
+        self.encoded.body(&self.tools).into()
+    }
+
+    /// Leaves out the field that this error is about, now and in later requests; false where it is needed.
+    fn do_without(&mut self, error: &ModelError) -> bool {
+        let fields = &mut self.encoded.fields;
+        let Some(field) = dispensable(error, fields, self.model.dialect, self.translated) else {
+            return false;
+        };
+        if !apply(field, fields) {
+            return false;
+        }
+        self.client.refused.remember(&self.upstream, field);
+        self.encoded.left_out.extend(field.left_out().map(str::to_owned));
+        debug!(model = self.model.name, ?field, "the upstream does not take this field; asking without it");
+        true
+    }
+
+    async fn send(&self, body: bytes::Bytes) -> Result<reqwest::Response, ModelError> {
         self.endpoint.check_key(&self.model)?;
+        let bytes = body.len();
         let mut request = self
             .client
             .inner
             .post(&*self.endpoint.url)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, self.endpoint.accept(self.streamed))
-            .body(self.body.clone());
-        for (name, value) in self.endpoint.headers(&self.model, &self.headers) {
+            .body(body);
+        for (name, value) in self.endpoint.headers(&self.model, &self.encoded.headers) {
             request = request.header(name, value);
         }
-        debug!(
-            model = self.model.name,
-            url = &*self.endpoint.shown,
-            bytes = self.body.len(),
-            "asking the model"
-        );
+        debug!(model = self.model.name, url = &*self.endpoint.shown, bytes, "asking the model");
         let timeouts = self.client.timeouts;
         let limit = if self.streamed { timeouts.first_byte } else { timeouts.whole };
         let response = match tokio::time::timeout(limit, request.send()).await {

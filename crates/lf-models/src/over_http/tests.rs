@@ -202,3 +202,31 @@ async fn an_upstream_that_is_not_there_is_named() {
     let Some(ModelError::Unreachable { url, reason }) = failure else { panic!("{failure:?}") };
     assert!(url.contains("127.0.0.1:1") && reason.contains("refused"), "{url} {reason}");
 }
+
+#[tokio::test]
+async fn a_hint_that_an_upstream_does_not_take_is_left_out_and_the_request_made_again() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let refusal = "{\"error\":{\"message\":\"Unrecognized request argument supplied: user\"}}";
+    let answer = format!("{HELLO}{STOP}data: [DONE]\n\n");
+    let mut upstream = upstream(vec![
+        http("400 Bad Request", "", refusal),
+        http("200 OK", EVENTS, &answer),
+        http("200 OK", EVENTS, &answer),
+    ])
+    .await;
+    let model = Model::new("m", Provider::Openai, "gpt", &upstream.url);
+    let provider = OverHttp::new(Arc::new(model), Client::new(timeouts()).expect("a client"), 0);
+    let mut parameters = Map::new();
+    parameters.insert("user".to_owned(), "u".into());
+    let request = ModelRequest { parameters, stream: true, ..ModelRequest::default() };
+    for _ in 0..2 {
+        let deltas: Vec<_> = provider.stream(&request).collect().await;
+        assert!(matches!(deltas.last(), Some(Ok(ModelDelta::Finish { .. }))), "{deltas:?}");
+        assert!(matches!(&deltas[0], Ok(ModelDelta::Notice(said)) if said.contains("`user`")), "{deltas:?}");
+    }
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        asked.push(upstream.requests.recv().await.expect("a request").contains("\"user\""));
+    }
+    assert_eq!(asked, [true, false, false], "once is enough");
+}
