@@ -47,6 +47,69 @@ pub struct McpServer {
     pub startup_timeout: Duration,
     /// A chat fails when this server is down.
     pub required: bool,
+    pub protocol: Protocol,
+}
+
+/// In which revisions of the protocol a server is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Protocol {
+    /// The modern generation where the server knows it, otherwise the legacy one.
+    #[default]
+    Auto,
+    /// The newest legacy revision that the server knows.
+    Legacy,
+    /// The newest modern revision that the server knows.
+    Modern,
+    /// This one of [`Protocol::REVISIONS`], and no other.
+    Revision(&'static str),
+}
+
+impl Protocol {
+    /// Oldest first.
+    pub const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+
+    /// The only generation that is spoken; `None` where the server decides.
+    pub fn generation(self) -> Option<Generation> {
+        match self {
+            Self::Auto => None,
+            Self::Legacy => Some(Generation::Legacy),
+            Self::Modern => Some(Generation::Modern),
+            Self::Revision(revision) => Some(Generation::of(revision)),
+        }
+    }
+
+    /// As the file writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+            Self::Revision(revision) => revision,
+        }
+    }
+}
+
+/// The two ways in which the revisions of MCP begin and go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Generation {
+    /// Up to 2025-11-25: a handshake with `initialize`, then a session.
+    Legacy,
+    /// From 2026-07-28 on: `server/discover`, no session, and what is needed with every request.
+    Modern,
+}
+
+impl Generation {
+    /// The generation of a revision; revisions are dates, so their order as text is that in time.
+    pub fn of(revision: &str) -> Self {
+        if revision < "2026-07-28" { Self::Legacy } else { Self::Modern }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -328,7 +328,7 @@ impl JsonBody {
         if next == rest.len() && next < MAX_TRAILING && window.ended.is_none() && self.call.is_none() {
             return Some(Progress::More);
         }
-        if separated && rest[next..].starts_with('{') {
+        if separated && next < MAX_TRAILING && rest[next..].starts_with('{') {
             self.start_value(self.value_end + next);
             return None;
         }

@@ -319,6 +319,10 @@ impl<'a> Literals<'a> {
                     if self.eat("]") {
                         return Ok(Value::Array(elements));
                     }
+                    // a value ends before it, so nothing would ever be read of it
+                    if self.rest().starts_with('}') {
+                        return Err(self.unexpected("expected `,` or the end of a list"));
+                    }
                     if self.rest().is_empty() {
                         return Err("the text ends inside a list".to_owned());
                     }

@@ -58,7 +58,8 @@ impl Nested {
             let rest = &text[at..];
             let Some(tag) = tag(rest, self.token) else {
                 self.cursor = at;
-                return if rest.len() < MAX_TAG { Step::More } else { Step::Broken };
+                let most = self.token.len() + "</>".len() + MAX_TAG;
+                return if rest.len() < most { Step::More } else { Step::Broken };
             };
             self.cursor = at + tag.length;
             self.depth = if tag.closes { self.depth - 1 } else { self.depth + 1 };

@@ -11,7 +11,8 @@ pub(super) const MAX_TAG: usize = 512;
 pub(super) fn tag_until<'a>(rest: &'a str, open: &str, end: &str) -> Result<(&'a str, usize), Seen> {
     match marks::starts(rest, open) {
         Seen::Yes(length) => {
-            let inner = &rest[length..];
+            let all = &rest[length..];
+            let inner = near(all, end);
             let named = open.ends_with('=') || inner.starts_with(char::is_whitespace);
             // an argument's tag whose end is missing ends with its line
             let line = if open.ends_with('=') { inner.find('\n').unwrap_or(usize::MAX) } else { usize::MAX };
@@ -19,12 +20,18 @@ pub(super) fn tag_until<'a>(rest: &'a str, open: &str, end: &str) -> Result<(&'a
                 _ if !named && !inner.is_empty() => Err(Seen::No),
                 Some(at) if at <= MAX_TAG && at < line => Ok((&inner[..at], length + at + end.len())),
                 _ if line <= MAX_TAG => Ok((&inner[..line], length + line)),
-                _ if inner.len() > MAX_TAG => Err(Seen::No),
+                // `end` may have begun before the limit
+                _ if all.len() >= MAX_TAG + end.len() => Err(Seen::No),
                 _ => Err(Seen::More),
             }
         }
         other => Err(other),
     }
+}
+
+/// Where an `end` that is near enough must be: what is looked through once for each tag must not be the whole text.
+pub(super) fn near<'a>(text: &'a str, end: &str) -> &'a str {
+    &text[..text.floor_char_boundary(MAX_TAG + end.len())]
 }
 
 /// The value of an attribute, its entities resolved.

@@ -12,7 +12,7 @@ use super::literals::is_name;
 use super::marks::{self, Seen};
 use super::nested::{self, Nested};
 use super::shape::Found;
-use super::tag::{MAX_TAG, attribute, tag_until, trimmed};
+use super::tag::{MAX_TAG, attribute, near, tag_until, trimmed};
 use super::typed::{self, Kind};
 use crate::Arguments;
 
@@ -140,8 +140,12 @@ impl TaggedBody {
         let start = if line { window.text.len() - window.at(opener).trim_start().len() } else { opener };
         let rest = window.at(start);
         let (length, after) = match self.spec.head {
-            Head::Attribute { end, .. } => match rest.find(end) {
+            Head::Attribute { end, .. } => match near(rest, end).find(end) {
                 Some(at) => (at, at + end.len()),
+                // `end` may have begun before the limit
+                None if (MAX_TAG + 1..MAX_TAG + end.len()).contains(&rest.len()) => {
+                    return self.wait(window, Phase::Head, Progress::Prose);
+                }
                 None => (rest.len(), rest.len()),
             },
             Head::Inline => {
@@ -224,7 +228,7 @@ impl TaggedBody {
         match marks::any(self.spec.close.iter().map(|&mark| marks::closes(rest, mark))) {
             Seen::Yes(length) => return Here::Close(length),
             Seen::More if waiting => return Here::More,
-            Seen::More if is_cut_closer(window, rest) => return Here::Close(rest.len()),
+            Seen::More if rest.len() > "</".len() => return Here::Close(rest.len()),
             _ => {}
         }
         match window.tail(cursor) {
@@ -333,10 +337,11 @@ impl TaggedBody {
     /// A key ends at its closing tag, or where that is missing, at the next tag.
     fn read_key(&mut self, window: &Window<'_>, start: usize) -> Option<Progress> {
         let rest = window.at(start);
-        let Some(length) = rest.find('<') else {
-            if rest.len() > MAX_TAG {
-                return Some(Progress::Broken("a name in the call is too long".to_owned()));
-            }
+        let found = rest.find('<');
+        if found.unwrap_or(rest.len()) > MAX_TAG {
+            return Some(Progress::Broken("a name in the call is too long".to_owned()));
+        }
+        let Some(length) = found else {
             return self.wait(window, Phase::Key { start }, Progress::Broken(CUT.to_owned()));
         };
         let key = rest[..length].trim().to_owned();
@@ -397,7 +402,7 @@ impl TaggedBody {
                     self.phase = Phase::Value { key, kind, start, fallback };
                     return Some(Progress::More);
                 }
-                Seen::More if window.ended == Some(TextEnd::Clean) && is_cut_closer(window, rest) => {
+                Seen::More if window.ended == Some(TextEnd::Clean) && rest.len() > "</".len() => {
                     self.set(window, key, &kind, start, at);
                     self.cursor = window.text.len();
                     return None;
@@ -491,9 +496,4 @@ impl TaggedBody {
         let call = TextCall { name: std::mem::take(&mut self.name), server: None, id: None, arguments };
         Progress::Done(Done { calls: vec![Ok(call)], value_end: self.end.min(end), end, at_opener })
     }
-}
-
-/// Whether the start of a closing mark at the end of the text is one.
-fn is_cut_closer(window: &Window<'_>, rest: &str) -> bool {
-    window.ended.is_some() && rest.len() > "</".len()
 }

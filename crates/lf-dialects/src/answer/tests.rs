@@ -3,7 +3,10 @@ use serde_json::json;
 
 use super::*;
 
-fn transcript(dialect: Dialect, reads: &[&[u8]]) -> String {
+mod scripts;
+
+/// What is told, each thing with its kind.
+fn told(dialect: Dialect, reads: &[&[u8]]) -> Vec<(&'static str, String)> {
     let mut decoder = AnswerDecoder::new(dialect, "http://up");
     let mut deltas = Vec::new();
     let mut result = Ok(());
@@ -11,10 +14,9 @@ fn transcript(dialect: Dialect, reads: &[&[u8]]) -> String {
         result = result.and_then(|()| decoder.push(read, &mut deltas));
     }
     result = result.and_then(|()| decoder.finish(&mut deltas));
-    // Where text was cut into deltas is no part of the answer.
-    let mut lines: Vec<(&str, String)> = Vec::new();
+    let mut lines = Vec::new();
     for delta in deltas {
-        let (kind, text) = match delta {
+        lines.push(match delta {
             ModelDelta::Text(text) => ("text", text),
             ModelDelta::Reasoning(text) => ("reasoning", text),
             ModelDelta::Call(call) => {
@@ -36,7 +38,20 @@ fn transcript(dialect: Dialect, reads: &[&[u8]]) -> String {
             ModelDelta::Finish { reason, raw, .. } => {
                 ("finish", format!("{} ({})", reason.name(), raw.unwrap_or_else(|| "-".to_owned())))
             }
-        };
+        });
+    }
+    if let Err(error) = result {
+        lines.push(("error", error.to_string()));
+        let abandoned = decoder.abandoned_calls();
+        lines.extend(abandoned.into_iter().map(|call| ("abandoned", format!("{} {}", call.id, call.name))));
+    }
+    lines
+}
+
+/// Where text was cut into deltas is no part of the answer.
+fn joined(told: Vec<(&'static str, String)>) -> Vec<(&'static str, String)> {
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    for (kind, text) in told {
         match lines.last_mut() {
             Some((last, joined)) if *last == kind && matches!(kind, "text" | "reasoning") => {
                 joined.push_str(&text);
@@ -44,11 +59,11 @@ fn transcript(dialect: Dialect, reads: &[&[u8]]) -> String {
             _ => lines.push((kind, text)),
         }
     }
-    if let Err(error) = result {
-        lines.push(("error", error.to_string()));
-        let abandoned = decoder.abandoned_calls();
-        lines.extend(abandoned.into_iter().map(|call| ("abandoned", format!("{} {}", call.id, call.name))));
-    }
+    lines
+}
+
+fn transcript(dialect: Dialect, reads: &[&[u8]]) -> String {
+    let lines = joined(told(dialect, reads));
     lines.iter().map(|(kind, text)| format!("{kind}: {text}")).collect::<Vec<_>>().join("\n")
 }
 
@@ -140,6 +155,31 @@ fn a_stop_sequence_the_upstream_does_not_know_ends_the_text_wherever_it_is_cut()
         assert_eq!(found("l'été là"), ("l'".to_owned(), Some("été".to_owned())));
         assert_eq!(found("at the EN"), ("at the EN".to_owned(), None));
         assert_eq!(found("END"), (String::new(), Some("END".to_owned())));
+    }
+}
+
+#[test]
+fn what_follows_a_cut_counts_no_more_however_the_bytes_come() {
+    let call =
+        json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"n\": 1"}}]});
+    let chunks = [
+        delta(call),
+        delta(json!({"content": "one END two"})),
+        delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "2}"}}]})),
+        json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}),
+        finish("stop"),
+    ];
+    let bytes = sse(&chunks).into_bytes();
+    for size in [1, bytes.len()] {
+        let mut decoder = AnswerDecoder::new(Dialect::OpenaiChat, "http://up").cut_at(vec!["END".to_owned()]);
+        let mut deltas = Vec::new();
+        bytes.chunks(size).try_for_each(|piece| decoder.push(piece, &mut deltas)).unwrap();
+        let [ModelDelta::Call(call), ModelDelta::Text(text), ModelDelta::Finish { .. }] = deltas.as_slice()
+        else {
+            panic!("{deltas:?}")
+        };
+        assert_eq!(text, "one ");
+        assert!(call.arguments.value().is_err(), "a call that had not ended: {call:?}");
     }
 }
 

@@ -12,6 +12,8 @@ use super::*;
 use crate::Dialect;
 use crate::upstream::{UpstreamOptions, encode_whole};
 
+mod protocol;
+
 fn decode(body: &Value) -> Result<ModelRequest, RequestError> {
     let (request, view) = decode_request(body.to_string().as_bytes())?;
     Ok(ModelRequest {
@@ -305,6 +307,13 @@ fn a_turn_becomes_one_completion() {
     events().iter().for_each(|event| completion.push(event));
     insta::assert_snapshot!(completion.finish().unwrap(), @r##"{"id":"id1","object":"chat.completion","created":7,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hi \"you\"","reasoning_content":"hm","tool_calls":[{"id":"b","type":"function","function":{"name":"t","arguments":"{\"x\":1}"}},{"id":"c","type":"function","function":{"name":"t","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0}}}"##);
     assert_eq!(Completion::new("i", 1, "m", LfEvents::Told).finish().unwrap_err().status, 500);
+}
+
+#[test]
+fn a_daemon_that_goes_down_is_no_upstream_that_failed() {
+    let reply = error_reply(&ModelError::going_down());
+    assert_eq!((reply.status, &reply.body["error"]["code"]), (503, &json!("shutting_down")));
+    assert_eq!(reply.body["error"]["type"], "server_error");
 }
 
 #[test]

@@ -649,6 +649,47 @@ fn a_mention_of_a_familys_marks_is_text() {
 }
 
 #[test]
+fn a_limit_counts_alike_however_the_text_is_cut() {
+    let mut odd = Vec::new();
+    for (limit, format, before, filler, after) in [
+        (512, "kimi_k3", "<|open|>call tool=\"list\" index=\"", "1", "\"<|sep|><|close|>call<|sep|>"),
+        (
+            512,
+            "kimi_k3",
+            "<|open|>call tool=\"list\"<|sep|><|open|>argument key=\"a\" type=\"",
+            "t",
+            "\"<|sep|>v<|close|>argument<|sep|><|close|>call<|sep|>",
+        ),
+        (512, "qwen3_coder_xml", "<tool_call><function=", "f", "></function></tool_call>"),
+        (512, "glm", "<tool_call>weather\n<arg_key>", "k", "</arg_key><arg_value>v</arg_value></tool_call>"),
+        (
+            256,
+            "minimax_m3",
+            "]<]minimax[>[<invoke name=\"list\">]<]minimax[>[<a>v]<]minimax[>[</a",
+            " ",
+            ">]<]minimax[>[</invoke>",
+        ),
+        (512, "harmony", "<|channel|>commentary to=functions.list ", "c", "<|message|>{}<|call|>"),
+        (
+            2048,
+            "llama3_json",
+            "{\"name\": \"list\", \"parameters\": {}};",
+            " ",
+            "{\"name\": \"list\", \"parameters\": {}}",
+        ),
+    ] {
+        for length in limit - 60..limit + 4 {
+            let text = format!("{before}{}{after}", filler.repeat(length));
+            let whole = scan_as(format, tools(), &text, usize::MAX, TextEnd::Clean);
+            if scan_as(format, tools(), &text, 1, TextEnd::Clean) != whole {
+                odd.push((format, length));
+            }
+        }
+    }
+    assert_eq!(odd, []);
+}
+
+#[test]
 fn react_is_read_up_to_an_invented_observation() {
     let written = "Thought: look\nAction: weather\nAction Input: {\"city\": \"Oslo\"}\nObservation: sunny\nFinal Answer: sun";
     gives("react", written, &[OSLO], "Thought: look");
