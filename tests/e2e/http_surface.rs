@@ -100,12 +100,15 @@ fn a_model_may_be_named_by_its_project_and_left_out() {
     let model = ScriptedModel::start([Reply::text("one"), Reply::text("two"), Reply::text("three")]);
     let daemon = project(&model).serve_there();
     let url = daemon.url("/v1/chat/completions");
-    let content = |body: &Value| post(&url, body).ok()["choices"][0]["message"]["content"].clone();
+    let said = |body: &Value| {
+        let answer = post(&url, body).ok();
+        (answer["choices"][0]["message"]["content"].clone(), answer["model"].clone())
+    };
     let mut body = chat("hi");
     body["model"] = json!("default/demo/assistant");
-    assert_eq!(content(&body), "one");
+    assert_eq!(said(&body), (json!("one"), json!("default/demo/assistant")), "called as the client calls it");
     body.as_object_mut().unwrap().remove("model");
-    assert_eq!(content(&body), "two");
+    assert_eq!(said(&body), (json!("two"), json!("assistant")));
     let answer = post(&daemon.url("/v1/projects/default/demo/chat/completions"), &body).ok();
     assert_eq!(answer["choices"][0]["message"]["content"], "three");
     model.finish();

@@ -124,7 +124,8 @@ fn the_grace_ends_streams_with_an_error() {
     while let Some(event) = events.next_event() {
         last = serde_json::from_str(&event).unwrap_or(Value::Null);
     }
-    assert!(!last["error"].is_null(), "the stream ended with {last}");
+    assert_eq!(last["error"]["type"], "server_error", "the stream ended with {last}");
+    assert_eq!(last["error"]["code"], "shutting_down", "{last}");
     assert_eq!(daemon.wait(Duration::from_secs(10)).status, Some(0));
     project.assert_nothing_left();
 }

@@ -7,16 +7,24 @@
     reason = "tests: a broken expectation is a failure, and the peers are started here"
 )]
 
+mod assistants;
 mod cancelling;
 mod configuration;
+mod connections;
 mod every_dialect;
 mod failover;
 mod http_surface;
+mod interactive;
 mod lifecycle;
+mod mcp_gateway;
+mod mcp_generations;
 mod misbehaving_servers;
+mod open_responses;
+mod projects;
 mod prompted;
 mod quick_start;
 mod real_servers;
+mod responses;
 mod sdk;
 mod tidy;
 mod tool_names;

@@ -164,6 +164,17 @@ fn a_refusal_of_the_protocol_is_told_to_the_model() {
 }
 
 #[test]
+fn a_call_that_fails_is_one_warning_in_the_log() {
+    let model = ScriptedModel::start([Reply::call("a", "m__go", json!({})), Reply::text("done")]);
+    let refusing = scripted("m", &go(Act::Refuse(-32000, "no such barn".to_owned())));
+    let project = TestProject::with_model(&model.base_url(), &[refusing]);
+    let log = project.run(&["--log", "info", "chat", "hi"]).ok().stderr;
+    let about: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ")).collect();
+    assert!(matches!(about[..], [one] if one.contains("no such barn")), "{log}");
+    model.finish();
+}
+
+#[test]
 fn a_hung_server_does_not_hold_up_the_others() {
     let directory = tempfile::tempdir().unwrap();
     let slow = Script { list_gate: Some(directory.path().join("never")), ..go(Act::Echo) };

@@ -28,6 +28,10 @@ pub mod processes;
 
 pub mod client;
 
+pub mod socket;
+
+pub mod open_responses;
+
 pub mod peers;
 
 pub mod corpus;

@@ -2,6 +2,7 @@
 //! what it tests. The program is `lf-scripted-mcp`; see [`Script`] for what it can be told.
 
 mod http;
+mod modern;
 mod pages;
 mod script;
 mod sse;
@@ -12,13 +13,13 @@ use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde_json::{Value, json};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-pub use script::{Act, Script, ScriptedTool, Session};
+pub use script::{Act, Generation, Script, ScriptedTool, Session};
 pub use stdio::serve_stdio;
 
 /// Runs the server over `http` or `sse` on a loopback port; prints its URL as the first line of stdout.
@@ -57,6 +58,10 @@ struct Server {
     /// Notifications that belong to no request.
     announcements: broadcast::Sender<Value>,
     running: Mutex<HashMap<String, AbortHandle>>,
+    /// What a person was asked, by the id of the request.
+    asked: Mutex<HashMap<String, oneshot::Sender<Value>>>,
+    /// Over `stdio`: whether the first message was of the modern generation.
+    settled: OnceLock<bool>,
 }
 
 impl Server {
@@ -66,8 +71,10 @@ impl Server {
             calls: AtomicUsize::new(0),
             together: tokio::sync::watch::Sender::new(0),
             changed: AtomicBool::new(false),
-            announcements: broadcast::Sender::new(16),
+            announcements: broadcast::Sender::new(4096),
             running: Mutex::default(),
+            asked: Mutex::default(),
+            settled: OnceLock::new(),
         };
         server.note(&format!("start {}", std::process::id()));
         for _ in 0..server.script.grandchildren {
@@ -108,29 +115,49 @@ impl Server {
             self.cancel(&message["params"]["requestId"].to_string());
             return None;
         }
+        if method.is_empty()
+            && let Some(waiting) = self.asked.lock().unwrap().remove(&id.to_string())
+        {
+            // Who asked may have been cancelled meanwhile.
+            let _ = waiting.send(message);
+            return None;
+        }
         if id.is_null() || method.is_empty() {
             return None;
         }
         if self.script.silent {
             return std::future::pending().await;
         }
+        let params = &message["params"];
+        let is_modern = modern::is_modern(params);
+        if let Some(refused) = self.refuse_generation(&method, is_modern) {
+            return Some(refused.envelope(&id));
+        }
         let result = match method.as_str() {
             "initialize" => {
                 self.note("initialize");
-                Ok(self.initialize(&message["params"]))
+                Ok(self.initialize(params))
             }
+            "server/discover" if is_modern && self.script.generation != Generation::Legacy => {
+                self.note("discover");
+                Ok(modern::discovery(self.script.ttl))
+            }
+            "subscriptions/listen" if is_modern => return self.listen(&id, params, outbox).await,
             "ping" => Ok(json!({})),
             "tools/list" => {
                 self.note("list");
-                self.list(&message["params"]).await
+                self.list(params).await
             }
             "tools/call" => return self.call(message, outbox).await,
             _ if self.script.exit_on_unknown => {
                 self.note(&format!("exit on {method}"));
                 std::process::exit(1);
             }
+            _ if self.script.mute_on_unknown => return None,
             _ => Err((-32601, format!("unknown method {method}"))),
         };
+        let result =
+            result.map(|result| if is_modern { modern::complete(result, self.script.ttl) } else { result });
         Some(envelope(&id, result))
     }
 

@@ -1,5 +1,7 @@
 //! One mistake in the file: what is wrong, where, and what to try.
 
+mod hidden;
+
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -124,18 +126,20 @@ impl Diagnostic {
         };
         let title = level.primary_title(self.message.as_str());
         let path = source.path.to_string_lossy();
+        let (shown, caret);
         let group = match (&self.span, self.position) {
             (Some(span), Some(position)) => {
-                let (line, caret) = one_line(&source.text, span);
+                let (line, part) = one_line(&source.text, span);
                 if line.len() > MAX_SHOWN_LINE {
                     let origin = Origin::path(path.as_ref()).line(position.line).char_column(position.column);
                     return self.with_hint(render(title.element(origin), style));
                 }
+                (shown, caret) = hidden::without_secrets(source, &line, &part);
                 let mut mark = AnnotationKind::Primary.span(caret);
                 if let Some(label) = &self.label {
                     mark = mark.label(label.as_str());
                 }
-                let snippet = Snippet::source(line).line_start(position.line).path(path.as_ref());
+                let snippet = Snippet::source(shown.as_str()).line_start(position.line).path(path.as_ref());
                 title.element(snippet.annotation(mark))
             }
             _ => Group::with_title(title),
@@ -164,8 +168,8 @@ fn render(group: Group<'_>, style: Style) -> String {
     renderer.render(&[group])
 }
 
-/// The line a span starts in, and the part of the span that lies in it.
-fn one_line<'a>(text: &'a str, span: &Span) -> (&'a str, Span) {
+/// The line a span starts in, and the part of the span that lies in it, in bytes of the line.
+fn one_line(text: &str, span: &Span) -> (Span, Span) {
     let start = floor(text, span.start);
     let end = floor(text, span.end.max(start));
     let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
@@ -176,7 +180,7 @@ fn one_line<'a>(text: &'a str, span: &Span) -> (&'a str, Span) {
     let to = end.min(line_end).saturating_sub(line_start).clamp(from, line.len());
     // a caret needs something to stand under
     let to = if to == from { line[from..].chars().next().map_or(from, |c| from + c.len_utf8()) } else { to };
-    (line, from..to)
+    (line_start..line_end, from..to)
 }
 
 fn floor(text: &str, at: usize) -> usize {

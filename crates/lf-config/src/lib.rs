@@ -31,10 +31,16 @@ mod load;
 
 mod show;
 
+mod edit;
+
+mod masked;
+
 mod starter;
 
 pub use diagnostic::{Diagnostic, Position, Rejected, Severity, Source, Span, Style, render_all};
-pub use load::{FILE_NAMES, LoadError, find, load};
+pub use edit::{EditError, edit, has_comments, stored, write};
+pub use load::{FILE_NAMES, LoadError, find, load, read};
+pub use masked::{mask, unmask};
 pub use schema::schema;
 pub use starter::{SCHEMA_FILE, init};
 pub use variables::Variables;

@@ -73,7 +73,8 @@ pub fn load(path: &Path, process: impl Fn(&str) -> Option<String>) -> Result<Loa
     Ok(parse(&source, &root, &variables)?)
 }
 
-fn read(path: &Path) -> Result<String, LoadError> {
+/// The text of a file. Never blocks on a pipe or device, and reads at most 1 MiB.
+pub fn read(path: &Path) -> Result<String, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
     let file = open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;

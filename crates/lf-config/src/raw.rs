@@ -169,9 +169,8 @@ pub struct RawServer {
     pub startup_timeout: Option<RawDuration>,
     /// Fail a chat when this server is down, instead of going on without its tools. Default false.
     pub required: Option<bool>,
-    /// Protocol revision to insist on, such as `2025-11-25`. Understood but not acted on yet.
-    #[schemars(extend("x-later" = "auto"))]
-    pub protocol: Option<String>,
+    /// Revision of the protocol to insist on, or its generation. Default `auto`.
+    pub protocol: Option<RawProtocol>,
     /// How to get an access token. Understood but not acted on yet.
     #[schemars(extend("x-later" = true))]
     pub auth: Option<RawAuth>,
@@ -189,6 +188,29 @@ pub enum RawTransport {
     Http,
     /// HTTP with server-sent events, of the protocol's first revision.
     Sse,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum RawProtocol {
+    /// The newest that the server knows.
+    #[serde(rename = "auto")]
+    Auto,
+    /// The newest that begins with a handshake: up to 2025-11-25.
+    #[serde(rename = "legacy")]
+    Legacy,
+    /// The newest without sessions: from 2026-07-28 on.
+    #[serde(rename = "modern")]
+    Modern,
+    #[serde(rename = "2024-11-05")]
+    V20241105,
+    #[serde(rename = "2025-03-26")]
+    V20250326,
+    #[serde(rename = "2025-06-18")]
+    V20250618,
+    #[serde(rename = "2025-11-25")]
+    V20251125,
+    #[serde(rename = "2026-07-28")]
+    V20260728,
 }
 
 /// Globs on the server's own tool names.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::node::Node;
 
-const MASK: &str = "********";
+pub(crate) const MASK: &str = "********";
 
 /// The file's own tree, with what it leaves open filled in from the project.
 pub(crate) fn resolved(root: &Node, project: &Project) -> Json {
@@ -24,6 +24,7 @@ pub(crate) fn resolved(root: &Node, project: &Project) -> Json {
             fill(server, "max_timeout", json!(duration(resolved.max_timeout)));
             fill(server, "startup_timeout", json!(duration(resolved.startup_timeout)));
             fill(server, "required", json!(resolved.required));
+            fill(server, "protocol", json!(resolved.protocol.name()));
         }
     }
     for model in list(&mut json, "runtime", "models") {
@@ -131,7 +132,7 @@ fn duration(duration: Duration) -> String {
 }
 
 /// Everything under `key` (and, in lists, after a flag such as `--token`) that is or may be a secret.
-fn mask_all(json: &mut Json, key: &str) {
+pub(crate) fn mask_all(json: &mut Json, key: &str) {
     match json {
         Json::Object(map) => {
             for (name, value) in map.iter_mut() {
@@ -208,9 +209,13 @@ fn mask_text(text: &str) -> String {
     if text.contains("://") {
         return mask_url(text);
     }
+    if is_key(text) { MASK.to_owned() } else { text.to_owned() }
+}
+
+/// Whether a word is a key by its look.
+pub(crate) fn is_key(word: &str) -> bool {
     const LOOKS: [&str; 9] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "AKIA", "eyJ"];
-    let is_key = LOOKS.iter().any(|look| text.starts_with(look)) && text.len() >= 16;
-    if is_key { MASK.to_owned() } else { text.to_owned() }
+    LOOKS.iter().any(|look| word.starts_with(look)) && word.len() >= 16
 }
 
 fn mask_url(text: &str) -> String {
@@ -233,7 +238,7 @@ fn mask_url(text: &str) -> String {
     format!("{scheme}://{authority}{path}")
 }
 
-fn is_secret_name(name: &str) -> bool {
+pub(crate) fn is_secret_name(name: &str) -> bool {
     let name = name.trim_start_matches('-').to_lowercase().replace('-', "_");
     // how many tokens a model may use is no secret
     if name.ends_with("tokens") {

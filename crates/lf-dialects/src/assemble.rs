@@ -81,14 +81,7 @@ impl Assembler {
     }
 
     pub(crate) fn add(&mut self, fragment: Fragment<'_>) -> Result<(), TooMuch> {
-        self.argument_bytes += match &fragment.arguments {
-            Piece::None => 0,
-            Piece::Text(text) => text.len(),
-            Piece::Whole(text) => text.len(),
-        };
-        if self.argument_bytes > MAX_ARGUMENT_BYTES {
-            return Err(TooMuch);
-        }
+        self.count(&fragment.arguments)?;
         let at = match self.find(&fragment) {
             Some(at) => at,
             None if self.slots.len() == MAX_CALLS => return Err(TooMuch),
@@ -110,19 +103,33 @@ impl Assembler {
         Ok(())
     }
 
+    fn count(&mut self, arguments: &Piece<'_>) -> Result<(), TooMuch> {
+        self.argument_bytes += match arguments {
+            Piece::None => 0,
+            Piece::Text(text) => text.len(),
+            Piece::Whole(text) => text.len(),
+        };
+        if self.argument_bytes > MAX_ARGUMENT_BYTES { Err(TooMuch) } else { Ok(()) }
+    }
+
     /// A call told once more as a whole, after its pieces: completes the call of that id, else the one at that place.
     pub(crate) fn complete(&mut self, place: usize, fragment: Fragment<'_>) -> Result<(), TooMuch> {
+        self.count(&fragment.arguments)?;
         // Entries of one message are calls of their own, numbered or not, even under one id.
         let earlier = |slot: &&Slot| slot.delta != self.delta;
         let by_id = |slot: &Slot| !slot.id.is_empty() && slot.id == fragment.id;
         let by_id = self.slots.iter().position(|slot| earlier(&slot) && by_id(slot));
         let unnamed = |slot: &&Slot| slot.id.is_empty() || fragment.id.is_empty();
         let at_place = || self.slots.get(place).filter(earlier).filter(unnamed);
-        let at = by_id.or_else(|| at_place().map(|_| place)).unwrap_or_else(|| {
-            let index = fragment.index.or(Some(place as u64));
-            self.slots.push(Slot { index, ..Slot::default() });
-            self.slots.len() - 1
-        });
+        let at = match by_id.or_else(|| at_place().map(|_| place)) {
+            Some(at) => at,
+            None if self.slots.len() == MAX_CALLS => return Err(TooMuch),
+            None => {
+                let index = fragment.index.or(Some(place as u64));
+                self.slots.push(Slot { index, ..Slot::default() });
+                self.slots.len() - 1
+            }
+        };
         let slot = &mut self.slots[at];
         slot.delta = self.delta;
         set_once(&mut slot.id, fragment.id);

@@ -117,10 +117,13 @@ pub fn encode(
     request: &ModelRequest,
     options: &UpstreamOptions,
 ) -> Result<Encoded, ModelError> {
-    let foreign = match dialect {
+    let mut foreign = match dialect {
         Dialect::Anthropic => Vec::new(),
         _ => anthropic_messages::check_foreign(request)?,
     };
+    if dialect != Dialect::OpenaiResponses {
+        foreign.extend(openai_responses::check_foreign(request)?);
+    }
     let mut encoded = match dialect {
         Dialect::OpenaiChat => openai_chat::encode(model, request, options),
         Dialect::OpenaiResponses => openai_responses::encode(model, request, options),
@@ -152,3 +155,6 @@ pub fn tools(dialect: Dialect, specs: &[ToolSpec]) -> String {
     };
     elements.iter().map(Value::to_string).collect::<Vec<_>>().join(",")
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,19 +5,19 @@ mod describe;
 use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use http::{HeaderName, HeaderValue, StatusCode};
 use lf_core::project::HttpServer;
 use reqwest::redirect::{Attempt, Policy};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage, ServerResult};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
-    StreamableHttpPostResponse,
+    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpClientTransportConfig,
+    StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
 use tokio::time::sleep;
@@ -38,9 +38,17 @@ const MAX_CONCURRENT: usize = 256;
 const CONNECT_PAUSES: [Duration; MAX_UNREACHED - 1] =
     [Duration::from_millis(100), Duration::from_millis(400)];
 
+/// Longest `Retry-After` that is waited for; a call has its own limit besides.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
+/// Times that a request is sent again to a server that has too many.
+const MAX_TURNED_AWAY: usize = 2;
+
 /// Builds the client. A rustls provider must have been installed in the process.
 pub(crate) fn client() -> Result<reqwest::Client, Failure> {
+    let instance = HeaderValue::from_static(crate::endpoint::instance());
+    let named = HeaderName::from_static(crate::endpoint::INSTANCE_HEADER);
     reqwest::Client::builder()
+        .default_headers(http::HeaderMap::from_iter([(named, instance)]))
         .user_agent(concat!("lf/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
         // A pooled connection may have been closed by the server just when a call is sent over it.
@@ -112,11 +120,66 @@ fn names_session(code: i32, message: &str) -> bool {
     code == -32_001 || message.contains("session") || (code == -32_000 && message.starts_with("bad request"))
 }
 
+/// What a schema names the header with that an argument is also sent in (SEP-2243).
+const HEADER_ANNOTATION: &str = "x-mcp-header";
+
+/// The tools of a list that have arguments to be sent as headers. The library leaves out those that it finds wrong and
+/// tells nobody.
+fn annotated_tools(message: &ServerJsonRpcMessage) -> Vec<String> {
+    let JsonRpcMessage::Response(response) = message else { return Vec::new() };
+    let ServerResult::ListToolsResult(list) = &response.result else { return Vec::new() };
+    let is_annotated = |tool: &&rmcp::model::Tool| {
+        serde_json::to_string(&tool.input_schema).is_ok_and(|schema| schema.contains(HEADER_ANNOTATION))
+    };
+    list.tools.iter().filter(is_annotated).map(|tool| tool.name.to_string()).collect()
+}
+
 type HttpError = StreamableHttpError<reqwest::Error>;
 
 /// Whether no connection was made, so that the server does not know of the request.
 fn is_unsent(error: &HttpError) -> bool {
     matches!(error, StreamableHttpError::Client(error) if error.is_connect())
+}
+
+/// How long to wait before a server that has too many requests is asked again; `None` where it does not say, or says too
+/// much (RFC 9110, section 10.2.3).
+fn pause_of(error: &HttpStatusError) -> Option<Duration> {
+    if error.status != StatusCode::TOO_MANY_REQUESTS {
+        return None;
+    }
+    let text = error.retry_after.as_deref()?.trim();
+    let pause = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::now()).unwrap_or_default(),
+    };
+    (pause <= MAX_RETRY_AFTER).then_some(pause)
+}
+
+/// Whether the session that a request was for is gone and no other was to be had: the request was not run.
+pub(crate) fn is_outdated(error: &(dyn StdError + 'static)) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(
+            HttpError::SessionExpired
+                | HttpError::ReinitializationFailed(_)
+                | HttpError::SessionRecoveryTimeout
+        )
+    )
+}
+
+/// Whether another request of another generation would fail just the same: nobody answers, or only those who are known.
+pub(crate) fn is_final(error: &(dyn StdError + 'static)) -> bool {
+    let Some(error) = error.downcast_ref::<HttpError>() else { return false };
+    match error {
+        StreamableHttpError::Client(error) => error.is_connect() || error.is_timeout() || error.is_builder(),
+        StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => true,
+        StreamableHttpError::HttpStatus(error) => error.status == StatusCode::TOO_MANY_REQUESTS,
+        StreamableHttpError::UnexpectedServerResponse(text) => {
+            ["HTTP 401", "HTTP 403", "HTTP 3"].iter().any(|status| text.starts_with(status))
+        }
+        StreamableHttpError::ReservedHeaderConflict(_) => true,
+        _ => false,
+    }
 }
 
 /// What a request over this transport failed with, and whether it was not even sent; `None` for other transports.
@@ -136,7 +199,7 @@ impl Backend {
         error
     }
 
-    /// Posts, and again after a failed connect: nothing was run then. Not the opening of a session, which its owner
+    /// Posts, and again after a failed connect, or when told to come back soon: nothing was run then. Not the opening of a session, which its owner
     /// repeats with a backoff, nor notifications, which nobody waits for.
     async fn post(
         &self,
@@ -152,6 +215,7 @@ impl Backend {
             JsonRpcMessage::Request(request) if !matches!(request.request, ClientRequest::InitializeRequest(_))
         );
         let mut pauses = CONNECT_PAUSES.iter().filter(|_| is_repeated);
+        let mut turned_away = 0;
         loop {
             let posting = self.client.post_message_with_max_sse_event_size(
                 uri.clone(),
@@ -161,11 +225,22 @@ impl Backend {
                 custom_headers.clone(),
                 max_sse_event_size,
             );
-            match posting.await {
+            let posted = tokio::select! {
+                posted = posting => posted,
+                () = self.signals.dead.cancelled() => return Err(StreamableHttpError::TransportChannelClosed),
+            };
+            match posted {
                 Err(error) if is_unsent(&error) => {
                     self.signals.unreached();
                     let Some(pause) = pauses.next() else { return Err(error) };
                     sleep(*pause).await;
+                }
+                Err(StreamableHttpError::HttpStatus(error))
+                    if turned_away < MAX_TURNED_AWAY
+                        && let Some(pause) = pause_of(&error) =>
+                {
+                    turned_away += 1;
+                    sleep(pause).await;
                 }
                 posted => {
                     self.signals.reached();
@@ -181,7 +256,13 @@ impl Backend {
     ) -> BoxStream<'static, Result<Sse, SseError>> {
         let signals = self.signals.clone();
         let noting = stream.inspect(move |item| match item {
-            Ok(_) => signals.reached(),
+            Ok(event) => {
+                signals.reached();
+                let data = event.data.as_deref().filter(|data| data.contains(HEADER_ANNOTATION));
+                if let Some(Ok(message)) = data.map(serde_json::from_str) {
+                    signals.annotated(annotated_tools(&message));
+                }
+            }
             Err(error) => signals.note(&Failure::new(format!("the answer broke off: {error}"))),
         });
         noting.boxed()
@@ -250,6 +331,9 @@ impl StreamableHttpClient for Backend {
             Err(error) => return Err(self.note(error)),
         };
         self.signals.clear_trouble();
+        if let StreamableHttpPostResponse::Json(message, _) = &response {
+            self.signals.annotated(annotated_tools(message));
+        }
         Ok(match response {
             StreamableHttpPostResponse::Sse(stream, session) => {
                 StreamableHttpPostResponse::Sse(self.watched(stream), session)

@@ -21,17 +21,22 @@ mod connection;
 
 mod session;
 
+mod open_session;
+
 mod pool;
 
 mod project_tools;
 
 mod files;
 
+pub mod endpoint;
+
 pub use failure::Failure;
 pub use files::{FilesError, serve_files};
+pub use open_session::OpenSession;
 pub use pool::{PeerName, PoolOptions, ServerState, SessionPool};
 pub use project_tools::{ProjectTools, ServerReport};
-pub use spawn::{adopt_orphans, kill_all};
+pub use spawn::{DEPTH_VARIABLE, adopt_orphans, kill_all};
 
 #[cfg(test)]
 mod tests;

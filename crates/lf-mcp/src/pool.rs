@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use lf_core::McpServer;
-use lf_core::project::Disabled;
+use lf_core::project::{Disabled, Generation, StdioServer};
 use lf_core::tool::Tool;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connection::Surroundings;
+use crate::connection::{AskError, Generations, Surroundings};
 use crate::failure::Failure;
+use crate::open_session::OpenSession;
 use crate::project_tools::ProjectTools;
 use crate::session::{Live, Session, State, Unready};
+use crate::spawn;
 
 /// For everything to be taken down: closed stdin and SIGTERM have their graces within this.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(9);
@@ -106,11 +108,39 @@ pub struct SessionPool(Arc<Pool>);
 
 struct Pool {
     surroundings: Arc<Surroundings>,
-    sessions: Mutex<HashMap<Arc<McpServer>, Arc<Session>>>,
+    sessions: Mutex<HashMap<Arc<McpServer>, Sessions>>,
     closing: CancellationToken,
     idle: Duration,
     list_ttl: Duration,
     list_wait: Duration,
+}
+
+/// The sessions with one server, at most one per generation.
+#[derive(Default)]
+struct Sessions {
+    /// In the generation that the file or the server prefers, which is the modern one where the server knows it.
+    own: Option<Arc<Session>>,
+    /// For those who need the legacy one of a server that prefers the other.
+    legacy: Option<Arc<Session>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Lane {
+    Own,
+    Legacy,
+}
+
+impl Sessions {
+    fn at(&mut self, lane: Lane) -> &mut Option<Arc<Session>> {
+        match lane {
+            Lane::Own => &mut self.own,
+            Lane::Legacy => &mut self.legacy,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Session>> {
+        self.own.iter().chain(&self.legacy)
+    }
 }
 
 impl SessionPool {
@@ -121,6 +151,7 @@ impl SessionPool {
             program: options.program,
             tracker: TaskTracker::new(),
             http: OnceLock::new(),
+            generations: Generations::default(),
         };
         Self(Arc::new(Pool {
             surroundings: Arc::new(surroundings),
@@ -140,32 +171,70 @@ impl SessionPool {
         ProjectTools::new(self.clone(), servers.into_iter().collect::<IndexMap<_, _>>())
     }
 
-    /// Where the session with this server stands; starts nothing.
+    /// Where the session with this server stands, in the generation that it prefers; starts nothing.
     pub fn status(&self, server: &McpServer) -> ServerState {
         if self.0.closing.is_cancelled() {
             return ServerState::Closed;
         }
-        let session = self.sessions().get(server).cloned();
+        let session = self.sessions().get(server).and_then(|sessions| sessions.all().next().cloned());
         session.map_or(ServerState::Idle { last_error: None }, |session| describe(session.state()))
     }
 
-    /// Takes down the session with this server, if there is one; the next use starts another. Calls that are running
-    /// fail. Also for a server that left the file.
+    /// The session with this server in one generation, or in the one that it prefers, started if needed. Callers share
+    /// it with each other and with the chats.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, does not speak that generation, or the file has it speak another.
+    pub async fn session(
+        &self,
+        server: &Arc<McpServer>,
+        generation: Option<Generation>,
+    ) -> Result<OpenSession, Failure> {
+        if let (Some(pinned), Some(wanted)) = (server.protocol.generation(), generation)
+            && pinned != wanted
+        {
+            return Err(Failure::hinted(
+                format!("is not spoken to in the {} generation", wanted.name()),
+                format!("the file says `protocol: {}`", server.protocol.name()),
+            ));
+        }
+        let own = self.live(server).await?;
+        match generation {
+            Some(Generation::Legacy) if own.link.about.generation == Generation::Modern => {
+                Ok(OpenSession(self.live_in(server, Lane::Legacy).await?))
+            }
+            Some(Generation::Modern) if own.link.about.generation == Generation::Legacy => {
+                Err(Failure::new(format!("speaks only older revisions: {}", own.link.about.protocol)))
+            }
+            _ => Ok(OpenSession(own)),
+        }
+    }
+
+    /// The program that this server's command would run, or `None` where there is none; starts nothing.
+    pub fn program_of(&self, server: &StdioServer) -> Option<PathBuf> {
+        let surroundings = &self.0.surroundings;
+        spawn::program_of(server, &surroundings.environment, &surroundings.program)
+    }
+
+    /// Takes down the sessions with this server, if there are any; the next use starts another and finds out anew what
+    /// the server speaks. Calls that are running fail. Also for a server that left the file.
     pub fn restart(&self, server: &McpServer) {
-        if let Some(session) = self.sessions().remove(server) {
-            session.close();
+        self.0.surroundings.generations.forget(server);
+        if let Some(sessions) = self.sessions().remove(server) {
+            sessions.all().for_each(|session| session.close());
         }
     }
 
     /// Takes down the sessions with servers that are not kept: after a reload of the file.
     pub fn retain(&self, mut keep: impl FnMut(&McpServer) -> bool) {
-        self.sessions().retain(|server, session| {
+        self.sessions().retain(|server, sessions| {
             let kept = keep(server);
             if !kept {
-                session.close();
+                sessions.all().for_each(|session| session.close());
             }
             kept
         });
+        self.0.surroundings.generations.retain(keep);
     }
 
     /// Takes all sessions down: stdin, SIGTERM, SIGKILL. Returns within 9 s; nothing can be used afterwards.
@@ -200,44 +269,63 @@ impl SessionPool {
     async fn listed(&self, live: &Arc<Live>, server: &McpServer) -> Result<Arc<Vec<Tool>>, Failure> {
         let _in_use = live.use_it();
         let tools = live.tools(server, self.0.list_ttl).await;
+        if let Err(AskError::Outdated(_)) = &tools {
+            self.outdated(server, live);
+        }
         tools.map_err(|error| live.link.failure_of(error, "`tools/list`"))
+    }
+
+    /// Gives up a connection whose server has become another; the next use finds out what it speaks.
+    pub(crate) fn outdated(&self, server: &McpServer, live: &Live) {
+        self.0.surroundings.generations.forget(server);
+        live.give_up();
     }
 
     /// The live connection to a server, started if needed.
     pub(crate) async fn live(&self, server: &Arc<McpServer>) -> Result<Arc<Live>, Failure> {
+        self.live_in(server, Lane::Own).await
+    }
+
+    async fn live_in(&self, server: &Arc<McpServer>, lane: Lane) -> Result<Arc<Live>, Failure> {
         // A session that closed for idleness just now is replaced by the second look.
         const LOOKS: usize = 2;
         for _ in 0..LOOKS {
-            let Some(session) = self.session(server) else { break };
+            let Some(session) = self.session_in(server, lane) else { break };
             match session.ready().await {
                 Ok(live) => return Ok(live),
                 Err(Unready::Failed(failure)) => return Err(failure),
-                Err(Unready::Closed) => self.forget(&session),
+                Err(Unready::Closed) => self.forget(&session, lane),
             }
         }
         Err(Failure::new("its session is shut down"))
     }
 
-    fn session(&self, server: &Arc<McpServer>) -> Option<Arc<Session>> {
+    fn session_in(&self, server: &Arc<McpServer>, lane: Lane) -> Option<Arc<Session>> {
         if self.0.closing.is_cancelled() {
             return None;
         }
+        let wanted = match lane {
+            Lane::Own => None,
+            Lane::Legacy => Some(Generation::Legacy),
+        };
         let mut sessions = self.sessions();
-        let session = sessions.entry(server.clone()).or_insert_with(|| {
+        let session = sessions.entry(server.clone()).or_default().at(lane).get_or_insert_with(|| {
             let closing = self.0.closing.child_token();
-            Session::new(server.clone(), self.0.surroundings.clone(), closing, self.0.idle)
+            Session::new(server.clone(), wanted, self.0.surroundings.clone(), closing, self.0.idle)
         });
         Some(session.clone())
     }
 
-    fn forget(&self, closed: &Arc<Session>) {
+    fn forget(&self, closed: &Arc<Session>, lane: Lane) {
         let mut sessions = self.sessions();
-        if sessions.get(closed.server()).is_some_and(|session| Arc::ptr_eq(session, closed)) {
+        let Some(of_server) = sessions.get_mut(closed.server()) else { return };
+        of_server.at(lane).take_if(|session| Arc::ptr_eq(session, closed));
+        if of_server.all().next().is_none() {
             sessions.remove(closed.server());
         }
     }
 
-    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<McpServer>, Arc<Session>>> {
+    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<McpServer>, Sessions>> {
         self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -148,33 +148,63 @@ impl ProjectTools {
         if !server.tools.permits(&tool.name) {
             return Err(unknown(tool));
         }
-        let live = self.pool.live(server).await.map_err(unavailable)?;
-        let _in_use = live.use_it();
-        let listed = live.listed();
-        if !has(&live.known_tools(), tool) && !refreshed_has(&live, server, tool, listed).await? {
-            return Err(unknown(tool));
-        }
-        let listed = live.listed();
-        let limits = (server.timeout, server.max_timeout);
-        let calling = live.call_it();
-        let mut answer = live.link.call(&tool.name, arguments, limits, progress).await;
-        if is_unknown_tool(&answer, &tool.name) {
-            drop(calling);
-            match (refreshed_has(&live, server, tool, listed).await, &answer) {
-                (Ok(false), _) => return Err(unknown(tool)),
-                // A protocol error means that nothing was run yet; a result may stand for work that was done.
-                (Ok(true), Err(_)) => {
-                    let _calling = live.call_it();
-                    answer = live.link.call(&tool.name, arguments, limits, progress).await;
+        let mut is_first = true;
+        loop {
+            let live = self.pool.live(server).await.map_err(unavailable)?;
+            match run_on(&live, server, tool, arguments, progress).await {
+                Ok(output) => return Ok(output),
+                Err(Trouble::Told(error)) => return Err(error),
+                Err(Trouble::Ask(AskError::Outdated(_))) if is_first => {
+                    self.pool.outdated(server, &live);
+                    is_first = false;
                 }
-                (Err(error), Err(_)) => return Err(error),
-                (Ok(true) | Err(_), Ok(_)) => {}
+                Err(Trouble::Ask(error)) => return Err(tool_error(error, tool, &live).await),
             }
         }
-        match answer {
-            Ok(output) => Ok(output),
-            Err(error) => Err(tool_error(error, tool, &live).await),
+    }
+}
+
+/// Why a call on one connection has no result.
+enum Trouble {
+    Told(ToolError),
+    Ask(AskError),
+}
+
+impl From<AskError> for Trouble {
+    fn from(error: AskError) -> Self {
+        Self::Ask(error)
+    }
+}
+
+async fn run_on(
+    live: &Arc<Live>,
+    server: &McpServer,
+    tool: &ToolRef,
+    arguments: &Map<String, Value>,
+    progress: &(dyn Fn(ToolProgress) + Send + Sync),
+) -> Result<ToolOutput, Trouble> {
+    let _in_use = live.use_it();
+    let listed = live.listed();
+    if !has(&live.known_tools(), tool) && !refreshed_has(live, server, tool, listed).await? {
+        return Err(Trouble::Told(unknown(tool)));
+    }
+    let listed = live.listed();
+    let limits = (server.timeout, server.max_timeout);
+    let calling = live.call_it();
+    let answer = live.link.call(&tool.name, arguments, limits, progress).await;
+    if !is_unknown_tool(&answer, &tool.name) {
+        return answer.map_err(Trouble::Ask);
+    }
+    drop(calling);
+    match (refreshed_has(live, server, tool, listed).await, answer) {
+        (Ok(false), _) => Err(Trouble::Told(unknown(tool))),
+        // A protocol error means that nothing was run yet; a result may stand for work that was done.
+        (Ok(true), Err(_)) => {
+            let _calling = live.call_it();
+            Ok(live.link.call(&tool.name, arguments, limits, progress).await?)
         }
+        (Err(error), Err(_)) => Err(Trouble::Ask(error)),
+        (Ok(true) | Err(_), Ok(output)) => Ok(output),
     }
 }
 
@@ -199,11 +229,8 @@ async fn refreshed_has(
     server: &McpServer,
     tool: &ToolRef,
     seen: Instant,
-) -> Result<bool, ToolError> {
-    match live.refreshed(server, seen).await {
-        Ok(tools) => Ok(has(&tools, tool)),
-        Err(error) => Err(tool_error(error, tool, live).await),
-    }
+) -> Result<bool, AskError> {
+    Ok(has(&live.refreshed(server, seen).await?, tool))
 }
 
 /// Whether the answer says that the server has no such tool. By the specification that is error -32602; many servers
@@ -231,7 +258,9 @@ async fn tool_error(error: AskError, tool: &ToolRef, live: &Arc<Live>) -> ToolEr
             let reason = live.reason().await.reason;
             ToolError::Lost { server, tool: name, reason }
         }
-        AskError::Unsent(failure) => ToolError::Down { server, reason: failure.reason },
+        AskError::Unsent(failure) | AskError::Outdated(failure) => {
+            ToolError::Down { server, reason: failure.reason }
+        }
         AskError::Broken(failure) => ToolError::Lost { server, tool: name, reason: failure.reason },
         AskError::Refused { message, code } => ToolError::Refused { server, message, code },
         AskError::TooLarge(limit) => ToolError::TooLarge { tool: name, limit },

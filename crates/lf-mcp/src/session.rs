@@ -4,6 +4,7 @@
 //! a settled state, so that any number of them cause one connect; calls run on the callers' own futures.
 
 mod backoff;
+mod follow;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use lf_core::McpServer;
+use lf_core::project::Generation;
 use lf_core::tool::Tool;
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -22,6 +24,8 @@ use backoff::Backoff;
 
 /// Between two refreshes that changed tool lists cause.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// For which a list is kept whatever the server says of it, so that callers at the same time share one.
+const LEAST_FRESH: Duration = Duration::from_secs(1);
 /// A backoff that a caller sits out rather than doing without the server.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 /// For the session to find out why the connection under a call ended.
@@ -45,6 +49,8 @@ pub(crate) enum State {
 /// The handle.
 pub(crate) struct Session {
     server: Arc<McpServer>,
+    /// The only generation in which the server is spoken to; `None` where the file or the server decides.
+    wanted_generation: Option<Generation>,
     state: watch::Sender<State>,
     wanted: Notify,
     closing: CancellationToken,
@@ -63,6 +69,8 @@ pub(crate) struct Live {
     list: Mutex<ToolList>,
     /// One refresh at a time; when the last one because of a change was.
     refresh: AsyncMutex<Option<Instant>>,
+    /// Counts lists that differ from the one before.
+    changes: watch::Sender<u64>,
     in_flight: AtomicUsize,
     /// Uses that are calls of tools.
     calls: AtomicUsize,
@@ -77,12 +85,13 @@ impl Session {
     /// Makes a session and the task behind it; nothing is started yet.
     pub(crate) fn new(
         server: Arc<McpServer>,
+        wanted_generation: Option<Generation>,
         surroundings: Arc<Surroundings>,
         closing: CancellationToken,
         idle: Duration,
     ) -> Arc<Self> {
         let (state, _) = watch::channel(State::Idle(None));
-        let session = Arc::new(Self { server, state, wanted: Notify::new(), closing });
+        let session = Arc::new(Self { server, wanted_generation, state, wanted: Notify::new(), closing });
         let tracker = surroundings.tracker.clone();
         let task = session.clone();
         tracker.spawn(async move { task.run(surroundings, idle).await });
@@ -176,7 +185,7 @@ impl Session {
         self.state.send_replace(State::Connecting);
         let started = Instant::now();
         let opened = tokio::select! {
-            opened = Connection::open(&self.server, surroundings) => opened,
+            opened = Connection::open(&self.server, surroundings, self.wanted_generation) => opened,
             () = self.closing.cancelled() => return None,
         };
         // What was wanted until now is served by this start.
@@ -209,6 +218,7 @@ impl Session {
                 live.link.signals.trouble().unwrap_or_else(|| Failure::new("it did not answer any more")),
             ),
             () = live.idle_for(idle) => End::Closing,
+            never = live.follow(&self.server) => match never {},
             () = self.closing.cancelled() => End::Closing,
         };
         match &end {
@@ -244,6 +254,7 @@ impl Live {
             link,
             list: Mutex::new(list),
             refresh: AsyncMutex::new(None),
+            changes: watch::Sender::new(0),
             in_flight: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
@@ -280,6 +291,11 @@ impl Live {
         reason.unwrap_or_else(|| Failure::new("the connection ended"))
     }
 
+    /// A number that grows whenever the list of tools turns out to be another.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
     pub(crate) fn known_tools(&self) -> Arc<Vec<Tool>> {
         self.current().tools
     }
@@ -287,6 +303,11 @@ impl Live {
     /// The tools, listed anew when they are older than `ttl` or known to have changed.
     pub(crate) async fn tools(&self, server: &McpServer, ttl: Duration) -> Result<Arc<Vec<Tool>>, AskError> {
         let known = self.current();
+        let ttl = match known.fresh {
+            // A server that tells every change says enough: most say 0, for want of anything better.
+            Some(fresh) if !self.link.signals.is_told() => ttl.min(fresh.max(LEAST_FRESH)),
+            _ => ttl,
+        };
         if known.listed.elapsed() < ttl && !self.link.signals.are_tools_changed() {
             return Ok(known.tools);
         }
@@ -318,6 +339,9 @@ impl Live {
         match listed {
             Ok(list) => {
                 *self.list.lock().unwrap_or_else(PoisonError::into_inner) = list.clone();
+                if !list.is_as(&known) {
+                    self.changes.send_modify(|count| *count += 1);
+                }
                 Ok(list.tools)
             }
             // Busy with a call or out of reach for a moment: what it listed before still holds, also for those who

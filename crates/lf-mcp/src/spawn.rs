@@ -16,6 +16,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use lf_core::project::StdioServer;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -26,6 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::failure::Failure;
 use crate::secrets::Secrets;
+pub use environment::DEPTH_VARIABLE;
 pub(crate) use environment::child_environment;
 use environment::{LookupError, lookup};
 use tail::Tail;
@@ -287,6 +289,20 @@ fn kill_tree(leader: Pid) {
             let _ = kill(Pid::from_raw(member.pid), Signal::SIGKILL);
         }
     }
+}
+
+/// The program that a server's command would run; `None` where there is none.
+pub(crate) fn program_of(
+    server: &StdioServer,
+    environment: &[(String, String)],
+    own_program: &Path,
+) -> Option<PathBuf> {
+    if server.command == "lf" {
+        return Some(own_program.to_owned());
+    }
+    let environment = child_environment(environment, server);
+    let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_str());
+    lookup(&server.command, path, &server.cwd).ok()
 }
 
 fn check_directory(cwd: &Path) -> Result<(), Failure> {

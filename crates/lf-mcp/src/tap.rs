@@ -14,7 +14,7 @@ use rmcp::RoleClient;
 use rmcp::model::{JsonRpcMessage, ProgressToken, ServerNotification};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
@@ -22,6 +22,8 @@ use crate::secrets::Secrets;
 
 /// Reports of one call that wait for its caller; more are dropped, the newest first.
 const PROGRESS_BUFFER: usize = 64;
+/// Names of tools that wait to be compared with a list; as many as a list may have.
+const MAX_ANNOTATED: usize = 1_000;
 /// Reports kept for calls that have not asked for theirs yet.
 const UNCLAIMED: usize = 16;
 /// Connects that fail in a row before a server counts as gone. As many are made for one request.
@@ -32,7 +34,14 @@ pub(crate) const MAX_UNREACHED: usize = 3;
 pub(crate) struct Signals {
     routes: Mutex<Routes>,
     tools_changed: AtomicBool,
+    /// Notified with each change of the tools.
+    changes: Notify,
+    /// Whether the server has agreed to tell every change.
+    is_told: AtomicBool,
     trouble: Mutex<Option<Failure>>,
+    annotated: Mutex<Vec<String>>,
+    /// Cancellations that are on their way to the server.
+    cancelling: watch::Sender<usize>,
     reach: Mutex<Reach>,
     pub(crate) secrets: Arc<Secrets>,
     /// Cancelled when the connection cannot be used any more although it is not closed. No request is waited for then.
@@ -106,6 +115,46 @@ impl Signals {
 
     pub(crate) fn tools_changed(&self) {
         self.tools_changed.store(true, Ordering::Release);
+        self.changes.notify_one();
+    }
+
+    /// Counts a cancellation as on its way for as long as the guard lives.
+    pub(crate) fn cancelling(self: &Arc<Self>) -> Cancelling {
+        self.cancelling.send_modify(|count| *count += 1);
+        Cancelling(self.clone())
+    }
+
+    /// Waits until no cancellation is on its way.
+    pub(crate) async fn cancelled(&self) {
+        let mut cancelling = self.cancelling.subscribe();
+        let _ = cancelling.wait_for(|count| *count == 0).await;
+    }
+
+    /// Notes tools that came with arguments to be sent as headers.
+    pub(crate) fn annotated(&self, tools: Vec<String>) {
+        let mut annotated = lock(&self.annotated);
+        annotated.extend(tools);
+        annotated.truncate(MAX_ANNOTATED);
+    }
+
+    /// Those that were noted since the last call of this.
+    pub(crate) fn take_annotated(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.annotated))
+    }
+
+    /// Waits for the next change of the tools; one waits at a time. Cancel-safe.
+    pub(crate) async fn change(&self) {
+        self.changes.notified().await;
+    }
+
+    /// Whether every change of the tools is told, so that a list holds until then.
+    pub(crate) fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Acquire)
+    }
+
+    /// What the server agrees to tell counts as long as the guard lives.
+    pub(crate) fn listening(self: &Arc<Self>) -> Listening {
+        Listening(self.clone())
     }
 
     pub(crate) fn are_tools_changed(&self) -> bool {
@@ -146,6 +195,24 @@ impl Signals {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A cancellation on its way.
+pub(crate) struct Cancelling(Arc<Signals>);
+
+impl Drop for Cancelling {
+    fn drop(&mut self) {
+        self.0.cancelling.send_modify(|count| *count -= 1);
+    }
+}
+
+/// A subscription to changes.
+pub(crate) struct Listening(Arc<Signals>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.is_told.store(false, Ordering::Release);
+    }
 }
 
 /// A request that waits for its answer.
@@ -203,6 +270,10 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
                     self.signals.report(params.progress_token, report);
                 }
                 ServerNotification::ToolListChangedNotification(_) => self.signals.tools_changed(),
+                ServerNotification::SubscriptionsAcknowledgedNotification(agreed) => {
+                    let is_told = agreed.params.notifications.tools_list_changed == Some(true);
+                    self.signals.is_told.store(is_told, Ordering::Release);
+                }
                 ServerNotification::CancelledNotification(_) => return Some(message),
                 // Logs, resources, prompts, tasks and unknown ones: nothing here asked for them.
                 _ => {}

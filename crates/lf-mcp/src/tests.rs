@@ -14,7 +14,10 @@ use serde_json::{Value, json};
 
 use crate::{PoolOptions, ProjectTools, ServerState, SessionPool};
 
+mod generations;
+mod generations_remote;
 pub(crate) mod http_peer;
+mod nonsense;
 mod patience;
 mod remote;
 mod scrubbing;
@@ -32,6 +35,7 @@ pub(crate) fn server(transport: Transport) -> McpServer {
         max_timeout: Duration::from_secs(40),
         startup_timeout: Duration::from_secs(40),
         required: false,
+        protocol: lf_core::project::Protocol::Auto,
     }
 }
 
@@ -209,11 +213,12 @@ async fn a_short_backoff_is_sat_out_and_a_longer_one_told_at_once() {
     // half a second and a second are waited for: the server may be back
     for start in 1..=3 {
         assert_eq!(down(&tools).await, "exited with status 1");
-        assert_eq!(lines(&starts).len(), start);
+        // each time once more for a server that does not bear to be probed
+        assert_eq!(lines(&starts).len(), 2 * start);
     }
     let at_once = down(&tools).await;
     assert!(at_once.starts_with("exited with status 1 (next try in "), "{at_once}");
-    assert_eq!(lines(&starts).len(), 3);
+    assert_eq!(lines(&starts).len(), 6);
 }
 
 #[tokio::test]

@@ -29,6 +29,7 @@ async fn a_daemon_that_forked_twice_is_gone_after_the_last_server_is_stopped() {
         max_timeout: Duration::from_secs(5),
         startup_timeout: Duration::from_secs(20),
         required: false,
+        protocol: lf_core::project::Protocol::Auto,
     };
     let program = std::env::current_exe().unwrap();
     let pool = SessionPool::new(PoolOptions::new(std::env::vars().collect(), program));

@@ -1,18 +1,29 @@
 //! The daemon's heart, without HTTP: projects, the session pool, the models' client, and what turns must remember.
 
+mod approvals;
+mod disk;
+mod editing;
+mod projects;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex};
 
 use lf_core::project::Disabled;
 use lf_core::{Model, ModelError, Project};
 use lf_mcp::{ProjectTools, SessionPool};
 use lf_models::circuit::Circuits;
 use thiserror::Error;
+use tokio::sync::Semaphore;
 
+pub use crate::app::approvals::Command;
+pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
+use crate::app::projects::Projects;
 use crate::driver::Resumes;
 use crate::responses::Responses;
+
+/// A model that may ask this daemon may ask itself: each level is a turn that waits for the next.
+const NESTED: usize = 16;
 
 /// Everything that requests share. One per process.
 pub struct App {
@@ -21,12 +32,14 @@ pub struct App {
     pub(crate) resumes: Resumes,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) responses: Responses,
+    /// Turns that models of this daemon ask it for at the same time.
+    pub(crate) nested: Semaphore,
     projects: Projects,
     /// What the tool list of a model last looked like, so that a change is logged once.
     pub(crate) seen_tools: Mutex<HashMap<String, u64>>,
 }
 
-/// Reads a project's file: how is decided by the program, which knows the environment.
+/// Reads a project's file: how is decided by the program, which knows the environment. It may block.
 pub type Loader = Box<dyn Fn(&Path) -> Result<Project, String> + Send + Sync>;
 
 /// What an [`App`] is made of.
@@ -51,6 +64,8 @@ pub enum Refusal {
     UnknownModel { model: String, known: Vec<String> },
     #[error("model `{model}` cannot be used: {reason}")]
     DisabledModel { model: String, reason: String },
+    #[error("MCP server `{server}` does not exist; the servers are: {}", list(known))]
+    UnknownServer { server: String, known: Vec<String> },
     #[error("{message}")]
     BadRequest { message: String, param: Option<String> },
     #[error("MCP server `{server}` is required and not available: {reason}")]
@@ -70,29 +85,26 @@ impl App {
         if let Some(project) = &parts.project {
             tracing::info!(target: "services.mcp_service", server_count = project.servers.len(), "MCPService initialized");
         }
+        let projects = Projects::new(parts.project, parts.data_dir, parts.loader, parts.pool.clone());
         Ok(Self {
             pool: parts.pool,
             client: lf_models::Client::new(parts.timeouts)?,
             resumes: Resumes::new(),
             circuits: Arc::default(),
             responses: Responses::new(),
-            projects: Projects {
-                main: parts.project.map(Arc::new),
-                data_dir: parts.data_dir,
-                loader: parts.loader,
-                loaded: Mutex::default(),
-            },
+            nested: Semaphore::new(NESTED),
+            projects,
             seen_tools: Mutex::default(),
         })
     }
 
     /// The project the program was started in.
     pub fn project(&self) -> Option<&Arc<Project>> {
-        self.projects.main.as_ref()
+        self.projects.main()
     }
 
     pub fn data_dir(&self) -> &Path {
-        &self.projects.data_dir
+        self.projects.data_dir()
     }
 
     /// The servers of a project; nothing is started.
@@ -106,8 +118,92 @@ impl App {
 
     /// # Errors
     /// [`Refusal::UnknownProject`] and [`Refusal::BrokenProject`]
-    pub fn find_project(&self, namespace: &str, name: &str) -> Result<Arc<Project>, Refusal> {
-        self.projects.find(namespace, name)
+    pub async fn find_project(&self, namespace: &str, name: &str) -> Result<Arc<Project>, Refusal> {
+        self.projects.find(namespace, name).await
+    }
+
+    /// The main project and the stored ones.
+    pub(crate) async fn projects(&self) -> Vec<Arc<Project>> {
+        let mut projects: Vec<_> = self.projects.main().into_iter().cloned().collect();
+        projects.extend(self.projects.stored().await);
+        projects
+    }
+
+    /// The projects of one namespace, or of all, with the one that the program was started in.
+    ///
+    /// # Errors
+    /// When the files cannot be looked at in time.
+    pub async fn list_projects(&self, namespace: Option<String>) -> Result<Vec<StoredProject>, EditRefusal> {
+        self.projects.edit(move |reader| Ok(reader.list(namespace.as_deref()))).await
+    }
+
+    /// # Errors
+    /// [`EditRefusal::NotFound`], and when its file cannot be read.
+    pub async fn show_project(&self, namespace: String, name: String) -> Result<StoredProject, EditRefusal> {
+        self.projects.edit(move |reader| reader.show(&namespace, &name)).await
+    }
+
+    /// A new project: the one of `lf init`, or what is given.
+    ///
+    /// # Errors
+    /// [`EditRefusal`]
+    pub async fn create_project(
+        &self,
+        namespace: String,
+        name: String,
+        config: Option<Wanted>,
+    ) -> Result<StoredProject, EditRefusal> {
+        self.projects.edit(move |reader| reader.create(&namespace, &name, config)).await
+    }
+
+    /// Changes a project where it differs from what is given. `revision`: of the file that the caller has seen.
+    ///
+    /// # Errors
+    /// [`EditRefusal`]
+    pub async fn replace_project(
+        &self,
+        namespace: String,
+        name: String,
+        wanted: Wanted,
+        revision: Option<String>,
+    ) -> Result<StoredProject, EditRefusal> {
+        self.projects.edit(move |reader| reader.replace(&namespace, &name, wanted, revision.as_deref())).await
+    }
+
+    /// Moves a project to `$LF_DATA_DIR/trash`, and ends its sessions.
+    ///
+    /// # Errors
+    /// [`EditRefusal`]
+    pub async fn remove_project(&self, namespace: String, name: String) -> Result<(), EditRefusal> {
+        self.projects.edit(move |reader| reader.remove(&namespace, &name)).await
+    }
+
+    /// Commands of a stored project that came through the API and wait for an approval.
+    ///
+    /// # Errors
+    /// [`EditRefusal::NotFound`], and when files cannot be read.
+    pub async fn pending_commands(
+        &self,
+        namespace: String,
+        name: String,
+    ) -> Result<Vec<Command>, EditRefusal> {
+        self.projects.edit(move |reader| reader.pending(&namespace, &name)).await
+    }
+
+    /// Lets these commands run, as they were shown. Only for a person at this machine.
+    ///
+    /// # Errors
+    /// When the approvals cannot be written.
+    pub async fn approve(
+        &self,
+        namespace: String,
+        name: String,
+        commands: Vec<Command>,
+    ) -> Result<(), EditRefusal> {
+        let full = format!("{namespace}/{name}");
+        self.projects
+            .edit(move |reader| reader.approvals.approve(&full, &commands).map_err(EditRefusal::Failed))
+            .await
     }
 
     /// The project and model that a name means: a model of `scope` (or else of the main project), or
@@ -115,140 +211,64 @@ impl App {
     ///
     /// # Errors
     /// [`Refusal`] when there is no such model, or it cannot be used.
-    pub fn find_model(
+    pub async fn find_model(
         &self,
         scope: Option<&Arc<Project>>,
         name: Option<&str>,
     ) -> Result<(Arc<Project>, Arc<Model>), Refusal> {
-        let unknown =
-            |model: &str| Refusal::UnknownModel { model: model.to_owned(), known: self.model_names(scope) };
-        let project = scope.or(self.projects.main.as_ref()).cloned();
-        let Some(name) = name.filter(|name| !name.is_empty()) else {
-            let project = project.ok_or_else(|| unknown("(none named)"))?;
-            let Some(default) = project.default_model.clone() else { return Err(unknown("(none named)")) };
-            return self.model_of(project, &default, unknown);
-        };
-        if let Some(project) = project.filter(|project| project.models.contains_key(name)) {
-            return self.model_of(project, name, unknown);
-        }
-        let parts: Vec<&str> = name.splitn(3, '/').collect();
-        match (scope, &parts[..]) {
-            (None, [namespace, project, model]) => {
-                let found = self.projects.find(namespace, project);
-                let project = found.map_err(|refusal| match refusal {
-                    Refusal::UnknownProject(_) => unknown(name),
-                    other => other,
-                })?;
-                self.model_of(project, model, unknown)
-            }
-            _ => Err(unknown(name)),
+        let name = name.filter(|name| !name.is_empty());
+        let found = self.look_up(scope, name).await?;
+        let found = found.and_then(|(project, model)| {
+            let entry = project.models.get(&model)?.clone();
+            Some((project, model, entry))
+        });
+        match found {
+            Some((project, _, Ok(model))) => Ok((project, model)),
+            Some((_, model, Err(Disabled { reason }))) => Err(Refusal::DisabledModel { model, reason }),
+            None => Err(Refusal::UnknownModel {
+                model: name.unwrap_or("(none named)").to_owned(),
+                known: self.model_names(scope).await,
+            }),
         }
     }
 
-    fn model_of(
+    /// Where a model is, and its name there.
+    async fn look_up(
         &self,
-        project: Arc<Project>,
-        name: &str,
-        unknown: impl Fn(&str) -> Refusal,
-    ) -> Result<(Arc<Project>, Arc<Model>), Refusal> {
-        match project.models.get(name) {
-            Some(Ok(model)) => {
-                let model = model.clone();
-                Ok((project, model))
-            }
-            Some(Err(Disabled { reason })) => {
-                Err(Refusal::DisabledModel { model: name.to_owned(), reason: reason.clone() })
-            }
-            None => Err(unknown(name)),
+        scope: Option<&Arc<Project>>,
+        name: Option<&str>,
+    ) -> Result<Option<(Arc<Project>, String)>, Refusal> {
+        let project = scope.or(self.projects.main()).cloned();
+        let Some(name) = name else {
+            let default = |project: Arc<Project>| {
+                let default = project.default_model.clone()?;
+                Some((project, default))
+            };
+            return Ok(project.and_then(default));
+        };
+        if let Some(project) = project.filter(|project| project.models.contains_key(name)) {
+            return Ok(Some((project, name.to_owned())));
+        }
+        let parts: Vec<&str> = name.splitn(3, '/').collect();
+        let (None, [namespace, project, model]) = (scope, &parts[..]) else { return Ok(None) };
+        match self.projects.find(namespace, project).await {
+            Ok(project) => Ok(Some((project, (*model).to_owned()))),
+            Err(Refusal::UnknownProject(_)) => Ok(None),
+            Err(other) => Err(other),
         }
     }
 
     /// The names a client may use: the scope's own, or the main project's and `namespace/project/model` of the others.
-    pub fn model_names(&self, scope: Option<&Arc<Project>>) -> Vec<String> {
+    pub async fn model_names(&self, scope: Option<&Arc<Project>>) -> Vec<String> {
         let own = |project: &Arc<Project>| project.models.keys().cloned().collect::<Vec<_>>();
         if let Some(project) = scope {
             return own(project);
         }
-        let mut names = self.projects.main.as_ref().map(own).unwrap_or_default();
-        for project in self.projects.stored() {
+        let mut names = self.projects.main().map(own).unwrap_or_default();
+        for project in self.projects.stored().await {
             let prefix = format!("{}/{}", project.namespace, project.name);
             names.extend(project.models.keys().map(|model| format!("{prefix}/{model}")));
         }
         names
     }
-}
-
-/// The main project, and those below the data directory, read when asked for and again when their file changed.
-struct Projects {
-    main: Option<Arc<Project>>,
-    data_dir: PathBuf,
-    loader: Loader,
-    loaded: Mutex<HashMap<PathBuf, (SystemTime, Arc<Project>)>>,
-}
-
-/// File names of a project, in the order they are tried.
-const FILES: [&str; 4] = ["llamafarm.yaml", "llamafarm.yml", "llamafarm.toml", "llamafarm.json"];
-
-impl Projects {
-    fn find(&self, namespace: &str, name: &str) -> Result<Arc<Project>, Refusal> {
-        if let Some(main) = self.main.as_ref().filter(|main| main.namespace == namespace && main.name == name)
-        {
-            return Ok(main.clone());
-        }
-        let full = format!("{namespace}/{name}");
-        // names are checked before they become part of a path
-        if !(is_name(namespace) && is_name(name)) {
-            return Err(Refusal::UnknownProject(full));
-        }
-        let directory = self.data_dir.join("projects").join(namespace).join(name);
-        self.read(&directory)
-            .ok_or_else(|| Refusal::UnknownProject(full.clone()))?
-            .map_err(|reason| Refusal::BrokenProject { project: full, reason })
-    }
-
-    fn read(&self, directory: &Path) -> Option<Result<Arc<Project>, String>> {
-        let (path, changed) = FILES.iter().find_map(|file| {
-            let path = directory.join(file);
-            let changed = std::fs::metadata(&path).and_then(|meta| meta.modified()).ok()?;
-            Some((path, changed))
-        })?;
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, project)) = loaded.get(&path).filter(|(seen, _)| *seen == changed) {
-            return Some(Ok(project.clone()));
-        }
-        Some((self.loader)(&path).map(|mut project| {
-            // a stored project is what its directory says, as every route names it
-            let name = |directory: Option<&Path>| {
-                directory.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
-            };
-            project.name = name(Some(directory)).unwrap_or(project.name);
-            project.namespace = name(directory.parent()).unwrap_or(project.namespace);
-            let project = Arc::new(project);
-            loaded.insert(path, (changed, project.clone()));
-            project
-        }))
-    }
-
-    /// The projects below the data directory that can be read, by name.
-    fn stored(&self) -> Vec<Arc<Project>> {
-        let folders = |path: &Path| -> Vec<PathBuf> {
-            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-            let mut paths: Vec<PathBuf> =
-                entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-            paths.sort();
-            paths
-        };
-        folders(&self.data_dir.join("projects"))
-            .iter()
-            .flat_map(|namespace| folders(namespace))
-            .filter_map(|directory| self.read(&directory)?.ok())
-            .collect()
-    }
-}
-
-/// `[A-Za-z0-9][A-Za-z0-9._-]{0,62}`
-fn is_name(name: &str) -> bool {
-    (1..=63).contains(&name.len())
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
 }

@@ -57,7 +57,10 @@ impl App {
         request: ChatRequest,
         conversation: Conversation,
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
-        let (project, model) = self.find_model(scope, request.model.as_deref())?;
+        let (project, model) = self.find_model(scope, request.model.as_deref()).await?;
+        // clients look for the very name that they sent
+        let called = request.model.clone().filter(|name| !name.is_empty());
+        let called = called.unwrap_or_else(|| model.name.clone());
         let otherwise = if model.fallback.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
         let provider = lf_models::provider(&model, &self.client, otherwise)?;
         let tools = self.tools_of(&project, &model);
@@ -80,7 +83,7 @@ impl App {
         set.expose_history(&mut messages);
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
-            model: model.name.clone(),
+            model: called,
             request: ModelRequest {
                 messages,
                 tools: [].into(),
@@ -209,10 +212,10 @@ impl App {
 fn prompted(
     project: &Project,
     model: &Model,
-    mut given: Vec<Message>,
+    given: Vec<Message>,
     variables: &Map<String, Value>,
 ) -> Result<Vec<Message>, Refusal> {
-    let mut messages = Vec::with_capacity(given.len() + 2);
+    let mut prompts = Vec::new();
     let mut system = String::new();
     for prompt in model.prompts.iter().filter_map(|name| project.prompts.get(name)) {
         for message in &prompt.messages {
@@ -223,13 +226,11 @@ fn prompted(
                 }
                 system.push_str(&text);
             } else {
-                messages.push(prompt_message(message.role, text, message.tool_call_id.clone()));
+                prompts.push(prompt_message(message.role, text, message.tool_call_id.clone()));
             }
         }
     }
-    add_system(&mut given, &mut messages, system);
-    messages.extend(given);
-    Ok(messages)
+    Ok(in_order(system, prompts, given))
 }
 
 /// Reasoning sealed by one Responses upstream is refused by any other.
@@ -258,24 +259,23 @@ fn listed(names: &[&str]) -> String {
     text
 }
 
-/// The project's system prompt goes into the client's first system message, because many templates take only one.
-fn add_system(given: &mut Vec<Message>, messages: &mut Vec<Message>, system: String) {
-    if system.is_empty() {
-        return;
+/// System messages first, as most templates want them; the project's system prompt goes into the client's first one,
+/// because many take only one.
+fn in_order(system: String, prompts: Vec<Message>, mut given: Vec<Message>) -> Vec<Message> {
+    let leading = given.iter().take_while(|message| matches!(message, Message::System(_))).count();
+    let rest = given.split_off(leading);
+    let mut messages = given;
+    match messages.first_mut() {
+        _ if system.is_empty() => {}
+        Some(Message::System(own)) => match &mut own.content {
+            Content::Text(text) => *text = format!("{system}\n\n{text}"),
+            Content::Parts(parts) => parts.insert(0, Part::Text(format!("{system}\n\n"))),
+        },
+        _ => messages.push(Message::System(Prose { content: Content::Text(system), ..Prose::default() })),
     }
-    let mut prose = Prose::default();
-    match given.first_mut() {
-        Some(Message::System(own)) => {
-            prose = std::mem::take(own);
-            given.remove(0);
-            match &mut prose.content {
-                Content::Text(text) => *text = format!("{system}\n\n{text}"),
-                Content::Parts(parts) => parts.insert(0, Part::Text(format!("{system}\n\n"))),
-            }
-        }
-        _ => prose.content = Content::Text(system),
-    }
-    messages.insert(0, Message::System(prose));
+    messages.extend(prompts);
+    messages.extend(rest);
+    messages
 }
 
 fn prompt_message(role: Role, text: String, call_id: Option<String>) -> Message {

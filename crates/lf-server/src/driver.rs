@@ -90,7 +90,7 @@ pub(crate) fn drive(
                         loop {
                             while running.len() < run.parallel() {
                                 let Some((index, call, tool)) = waiting.next() else { break };
-                                running.push(execute_tool(drive.tools.clone(), index, call, tool, reports.clone()));
+                                running.push(run_call(drive.tools.clone(), index, call, tool, reports.clone()));
                             }
                             tokio::select! {
                                 biased;
@@ -187,37 +187,45 @@ fn too_long(drive: &Drive) -> ModelError {
     }
 }
 
-/// The one place where a turn's tool call is run. What may be called at all was decided before: the call was resolved
-/// in the model's tool set, and the source knows only the model's servers.
-async fn execute_tool(
+/// One call of a turn.
+async fn run_call(
     tools: Arc<dyn ToolSource>,
     index: usize,
     call: ToolCall,
     tool: ToolRef,
     reports: mpsc::Sender<(String, ToolProgress)>,
 ) -> (usize, Result<ToolOutput, ToolError>, Duration) {
-    let started = Instant::now();
-    info!(server = %tool.server, tool = %tool.name, call_id = call.id, "Executing MCP tool");
     let empty = serde_json::Map::new();
     let report = |progress: ToolProgress| {
         // a full buffer means that the client is slower than the tool: the next report replaces this one
         let _ = reports.try_send((call.id.clone(), progress));
     };
-    let outcome = tools.call(&tool, call.arguments.value().unwrap_or(&empty), &report).await;
-    let elapsed = started.elapsed();
-    match &outcome {
-        Ok(output) if !output.is_error => {
-            info!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, "Tool execution successful");
-        }
-        Ok(_) => {
-            info!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, "the tool reported an error");
-        }
-        // why is told by the source, which also serves calls that come from no turn
-        Err(_) => {
-            info!(server = %tool.server, tool = %tool.name, call_id = call.id, ?elapsed, "the tool call failed");
-        }
-    }
+    let arguments = call.arguments.value().unwrap_or(&empty);
+    let (outcome, elapsed) = execute_tool(&*tools, &tool, &call.id, arguments, &report).await;
     (index, outcome, elapsed)
+}
+
+/// The one place where a tool is run, for a turn and for a client of `/mcp`. What may be called at all was decided
+/// before: the call was resolved in what its caller was shown, and the source knows only the caller's servers.
+pub(crate) async fn execute_tool(
+    tools: &dyn ToolSource,
+    tool: &ToolRef,
+    call_id: &str,
+    arguments: &serde_json::Map<String, serde_json::Value>,
+    report: &(dyn Fn(ToolProgress) + Send + Sync),
+) -> (Result<ToolOutput, ToolError>, Duration) {
+    let started = Instant::now();
+    info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
+    let outcome = tools.call(tool, arguments, report).await;
+    let elapsed = started.elapsed();
+    let said = match &outcome {
+        Ok(output) if !output.is_error => "Tool execution successful",
+        Ok(_) => "the tool reported an error",
+        // why is told by the source, which also serves calls that come from elsewhere
+        Err(_) => "the tool call failed",
+    };
+    info!(server = %tool.server, tool = %tool.name, call_id, ?elapsed, "{said}");
+    (outcome, elapsed)
 }
 
 fn log_end(model: &str, event: &ChatEvent, elapsed: Duration) {

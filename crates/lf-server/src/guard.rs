@@ -113,14 +113,22 @@ fn refuse(hosts: &Hosts, request: &Request) -> Option<Response> {
 /// # Errors
 /// A whole response, in the caller's dialect.
 pub(crate) async fn json_body(parts: &Parts, body: Body) -> Result<Bytes, Response> {
-    let refuse = |status, what: &str| Caller::of(parts).refuse(status, what);
     let kind =
         parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if !(essence.eq_ignore_ascii_case("application/json") || essence.ends_with("+json")) {
         let what = format!("the Content-Type is `{kind}`: send `Content-Type: application/json`");
-        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &what));
+        return Err(Caller::of(parts).refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &what));
     }
+    whole_body(parts, body).await
+}
+
+/// A body of any type, within the bounds of size and time.
+///
+/// # Errors
+/// A whole response, in the caller's dialect.
+pub(crate) async fn whole_body(parts: &Parts, body: Body) -> Result<Bytes, Response> {
+    let refuse = |status, what: &str| Caller::of(parts).refuse(status, what);
     let declared =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if declared.is_some_and(|length: u64| length > BODY_LIMIT as u64) {

@@ -12,6 +12,8 @@ mod failover;
 
 mod responses;
 
+mod gateway;
+
 mod guard;
 
 mod reply;
@@ -22,6 +24,7 @@ mod serve;
 
 pub mod view;
 
-pub use app::{App, Loader, Parts, Refusal};
+pub use app::{App, Command, EditRefusal, Loader, Parts, Refusal, StoredProject, Wanted};
+pub use gateway::{Gateway, Offering};
 pub use lf_models::Timeouts;
 pub use serve::{BindError, Serve, bind, serve};

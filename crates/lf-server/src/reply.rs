@@ -56,60 +56,61 @@ impl Caller {
 
     /// Something that went wrong before there was a turn.
     pub(crate) fn refuse(&self, status: StatusCode, message: &str) -> Response {
+        error_reply(self.trouble(status, message))
+    }
+
+    pub(crate) fn trouble(&self, status: StatusCode, message: &str) -> ErrorReply {
         self.refuse_with(status, own_code(status), message)
     }
 
-    fn refuse_with(&self, status: StatusCode, code: &str, message: &str) -> Response {
+    fn refuse_with(&self, status: StatusCode, code: &str, message: &str) -> ErrorReply {
         match self.face {
-            Face::Chat | Face::Responses => {
-                let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
-                (status, Json(openai(message, kind, None, None))).into_response()
-            }
+            Face::Chat | Face::Responses => openai(status, message, None, None),
             Face::Messages => {
-                let id = &self.request_id;
-                error_reply(anthropic_messages::internal_error_reply(status.as_u16(), message, id))
+                anthropic_messages::internal_error_reply(status.as_u16(), message, &self.request_id)
             }
-            Face::Own => {
-                (status, Json(json!({"error": code, "message": message, "details": null}))).into_response()
-            }
+            Face::Own => reply(status, json!({"error": code, "message": message, "details": null})),
         }
     }
 
     /// A request whose body does not say what it must.
-    pub(crate) fn unreadable(&self, error: &RequestError) -> Response {
-        error_reply(match self.face {
+    pub(crate) fn unreadable(&self, error: &RequestError) -> ErrorReply {
+        match self.face {
             Face::Messages => anthropic_messages::request_error_reply(error, &self.request_id),
             Face::Chat | Face::Responses | Face::Own => openai_chat::request_error_reply(error),
-        })
+        }
     }
 
     /// Upstream trouble before anything was shown.
-    pub(crate) fn model_error(&self, error: &ModelError) -> Response {
-        error_reply(match self.face {
+    pub(crate) fn model_error(&self, error: &ModelError) -> ErrorReply {
+        match self.face {
             Face::Messages => anthropic_messages::error_reply(error, &self.request_id),
             Face::Chat | Face::Responses | Face::Own => openai_chat::error_reply(error),
-        })
+        }
+    }
+
+    pub(crate) fn refusal(&self, refusal: &Refusal) -> Response {
+        error_reply(self.refused(refusal))
     }
 
     /// A request that cannot become a turn.
-    pub(crate) fn refusal(&self, refusal: &Refusal) -> Response {
+    pub(crate) fn refused(&self, refusal: &Refusal) -> ErrorReply {
         match (self.face, refusal) {
             (Face::Chat | Face::Responses | Face::Messages, Refusal::Model(error)) => self.model_error(error),
             (Face::Chat | Face::Responses, Refusal::UnknownModel { model, known }) => {
-                error_reply(openai_chat::unknown_model_reply(model, known.iter().map(String::as_str)))
+                openai_chat::unknown_model_reply(model, known.iter().map(String::as_str))
             }
             (Face::Messages, Refusal::UnknownModel { model, known }) => {
                 let known = known.iter().map(String::as_str);
-                error_reply(anthropic_messages::unknown_model_reply(model, known, &self.request_id))
+                anthropic_messages::unknown_model_reply(model, known, &self.request_id)
             }
             (Face::Chat | Face::Responses, _) => {
                 let (status, _, code) = kind_of(refusal);
-                let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
                 let param = match refusal {
                     Refusal::BadRequest { param, .. } => param.as_deref(),
                     _ => None,
                 };
-                (status, Json(openai(&refusal.to_string(), kind, code, param))).into_response()
+                openai(status, &refusal.to_string(), code, param)
             }
             (Face::Messages | Face::Own, _) => {
                 let (status, own, _) = kind_of(refusal);
@@ -132,6 +133,7 @@ fn kind_of(refusal: &Refusal) -> (StatusCode, &'static str, Option<&'static str>
     match refusal {
         Refusal::UnknownProject(_) => (StatusCode::NOT_FOUND, "ProjectNotFound", Some("project_not_found")),
         Refusal::UnknownModel { .. } => (StatusCode::NOT_FOUND, "ModelNotFound", Some("model_not_found")),
+        Refusal::UnknownServer { .. } => (StatusCode::NOT_FOUND, "ServerNotFound", None),
         Refusal::BadRequest { .. } => (StatusCode::BAD_REQUEST, "BadRequest", None),
         Refusal::BrokenProject { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "ProjectConfigError", Some("configuration_error"))
@@ -146,8 +148,13 @@ fn kind_of(refusal: &Refusal) -> (StatusCode, &'static str, Option<&'static str>
     }
 }
 
-fn openai(message: &str, kind: &str, code: Option<&str>, param: Option<&str>) -> Value {
-    json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
+fn openai(status: StatusCode, message: &str, code: Option<&str>, param: Option<&str>) -> ErrorReply {
+    let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
+    reply(status, json!({"error": {"message": message, "type": kind, "param": param, "code": code}}))
+}
+
+fn reply(status: StatusCode, body: Value) -> ErrorReply {
+    ErrorReply { status: status.as_u16(), body, retry_after: None }
 }
 
 fn own_code(status: StatusCode) -> &'static str {

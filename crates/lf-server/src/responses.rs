@@ -1,6 +1,7 @@
 //! Responses that clients may come back for: to read them, to go on from them, to stop them. In memory, within a bound.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lf_core::Message;
@@ -11,9 +12,12 @@ use tokio_util::sync::CancellationToken;
 /// Bytes of all kept responses; those that were not asked for the longest go first.
 const KEPT: u64 = 64 * 1024 * 1024;
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Responses that one connection can go on from without their being stored. Clients go on from the last one; the others
+/// are for a branch or a retry.
+const OF_A_CONNECTION: usize = 8;
 
 /// The responses of all projects.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Responses(moka::sync::Cache<String, Arc<Stored>>);
 
 /// `namespace/project` of the route, where it names one: a response is found where it was made.
@@ -96,6 +100,50 @@ impl Responses {
         let stored = Arc::new(Stored { scope, body, input, conversation, stop: CancellationToken::new() });
         self.0.insert(id.to_owned(), stored.clone());
         stored
+    }
+}
+
+/// Responses with `store: false` of one connection: nobody else finds them, and they go with it. All connections share the
+/// bound in bytes.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    responses: Responses,
+    /// No project has such a name.
+    scope: Scope,
+    ids: Mutex<VecDeque<String>>,
+}
+
+impl Aside {
+    pub(crate) fn new(responses: Responses) -> Self {
+        let scope = Some(uuid::Uuid::new_v4().simple().to_string());
+        Self { responses, scope, ids: Mutex::default() }
+    }
+
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Stored>> {
+        self.responses.find(&self.scope, id)
+    }
+
+    /// False where there was none.
+    pub(crate) fn forget(&self, id: &str) -> bool {
+        self.responses.delete(&self.scope, id)
+    }
+
+    pub(crate) fn begin(&self, id: &str, body: Value, said: Said) -> Record {
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.push_back(id.to_owned());
+        let old = ids.len().saturating_sub(OF_A_CONNECTION);
+        for old in ids.drain(..old) {
+            self.forget(&old);
+        }
+        self.responses.begin(id, self.scope.clone(), body, Vec::new(), said)
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        for id in self.ids.get_mut().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.responses.delete(&self.scope, id);
+        }
     }
 }
 
@@ -190,6 +238,22 @@ mod tests {
         record.finish(json!({"status": "completed"}));
         assert_eq!(status(&responses, "b"), None);
         assert!(!responses.delete(&None, "b"));
+    }
+
+    #[test]
+    fn a_connection_keeps_its_last_responses_to_itself() {
+        let responses = Responses::new();
+        let (one, other) = (Aside::new(responses.clone()), Aside::new(responses.clone()));
+        for at in 0..10 {
+            one.begin(&at.to_string(), json!({"status": "completed"}), Said::default()).finish(json!({}));
+        }
+        let known: Vec<bool> = (0..10).map(|at| one.find(&at.to_string()).is_some()).collect();
+        assert_eq!(known, [false, false, true, true, true, true, true, true, true, true]);
+        assert!(other.find("9").is_none() && responses.find(&None, "9").is_none());
+        assert!(!other.forget("9") && one.forget("9") && one.find("9").is_none());
+        let scope = one.scope.clone();
+        drop(one);
+        assert!(responses.find(&scope, "8").is_none(), "it goes with the connection");
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! Routes: HTTP in, the app's answers out.
 
 mod answer;
+mod compact;
 mod faces;
 mod manage;
+mod mcp;
+mod projects;
 mod responses;
+mod socket;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
+use lf_mcp::endpoint::Endpoint;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,14 +27,24 @@ pub(crate) struct Shared {
     pub app: Arc<App>,
     /// Cancelled when the grace of a drain has passed: streams end with an error event.
     pub cut: CancellationToken,
-    /// Turns that go on without their client.
+    /// Turns that go on without their client, and WebSocket connections.
     pub tasks: TaskTracker,
+    /// Cancelled when the drain begins: what has begun is finished, and nothing else is begun.
+    pub stop: CancellationToken,
+    pub sockets: Sockets,
+    /// Whether only this machine can reach the daemon: projects are changed then only, as nobody says who he is.
+    pub loopback: bool,
+    /// The daemon as an MCP server.
+    pub mcp: Endpoint,
 }
+
+pub(crate) use socket::Sockets;
 
 pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(answer::unscoped))
-        .route("/v1/responses", post(answer::unscoped))
+        .route("/v1/responses", post(answer::unscoped).get(socket::unscoped))
+        .route("/v1/responses/compact", post(compact::unscoped))
         .route("/v1/responses/{id}", get(responses::get).delete(responses::delete))
         .route("/v1/responses/{id}/cancel", post(responses::cancel))
         .route("/v1/responses/{id}/input_items", get(responses::inputs))
@@ -37,8 +52,15 @@ pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/messages/count_tokens", post(answer::count_tokens))
         .route("/v1/models", get(manage::models))
         .route("/v1/models/{*model}", get(manage::model))
+        .route("/v1/projects", get(projects::all))
+        .route("/v1/projects/{namespace}", get(projects::list).post(projects::create))
+        .route(
+            "/v1/projects/{namespace}/{project}",
+            get(projects::get).put(projects::put).delete(projects::delete),
+        )
         .route("/v1/projects/{namespace}/{project}/chat/completions", post(answer::scoped))
-        .route("/v1/projects/{namespace}/{project}/responses", post(answer::scoped))
+        .route("/v1/projects/{namespace}/{project}/responses", post(answer::scoped).get(socket::scoped))
+        .route("/v1/projects/{namespace}/{project}/responses/compact", post(compact::scoped))
         .route(
             "/v1/projects/{namespace}/{project}/responses/{id}",
             get(responses::get).delete(responses::delete),
@@ -54,6 +76,9 @@ pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/mcp/servers", get(manage::main_servers))
         .route("/v1/tools", get(manage::main_tools))
         .route("/api/mcp/execute", post(manage::execute))
+        .route("/mcp", any(mcp::own))
+        .route("/mcp/{namespace}/{project}", any(mcp::project))
+        .route("/mcp/{namespace}/{project}/{server}", any(mcp::server))
         .route("/health", get(manage::health))
         .route("/health/liveness", get(manage::liveness))
         .route("/health/readiness", get(manage::readiness))

@@ -2,16 +2,19 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use lf_mcp::endpoint::Endpoint;
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
@@ -19,13 +22,16 @@ use tracing::{debug, info, warn};
 
 use crate::app::App;
 use crate::guard::Hosts;
-use crate::routes::{Shared, router};
+use crate::routes::{Shared, Sockets, router};
 
 /// Connections at the same time; more wait to be accepted.
 const CONNECTIONS: usize = 4096;
 /// The request line and headers of one request, and the pause between two requests of a connection: clients keep idle
 /// connections for up to a minute and would lose a race against a shorter limit.
 const HEADER_WAIT: Duration = Duration::from_secs(75);
+/// For a client to take anything at all of what is written to it: one that has stopped reading, or is gone without a word,
+/// would hold its turn for as long as the kernel keeps trying.
+const WRITE_STALL: Duration = Duration::from_secs(60);
 /// After accepting failed (no more file descriptors): accepting again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// For streams to tell their end after they were cut, at the end of the grace and after a second signal.
@@ -70,10 +76,17 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
     let hosts = Hosts { bound: options.host, loopback };
     let cut = CancellationToken::new();
     let tasks = TaskTracker::new();
-    let shared = Shared { app: app.clone(), cut: cut.clone(), tasks: tasks.clone() };
+    let shared = Shared {
+        app: app.clone(),
+        cut: cut.clone(),
+        tasks: tasks.clone(),
+        stop: options.stop.clone(),
+        sockets: Sockets::new(),
+        loopback,
+        mcp: Endpoint::new(options.stop.clone(), cut.clone()),
+    };
     let service = router(shared, hosts);
     let connections = TaskTracker::new();
-    let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_WAIT);
@@ -87,9 +100,19 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
         let handler = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
             service.clone().oneshot(request.map(Body::new))
         });
-        let connection = graceful.watch(builder.serve_connection(TokioIo::new(stream), handler));
+        let connection = builder.serve_connection(TokioIo::new(unstalled(stream)), handler).with_upgrades();
+        let stop = options.stop.clone();
         connections.spawn(async move {
-            if let Err(error) = connection.await {
+            let mut connection = pin!(connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = stop.cancelled() => {
+                    // what is being answered is finished, and nothing else is read
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
                 debug!(%peer, %error, "connection ended");
             }
             drop(permit);
@@ -100,7 +123,7 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
     info!(open = connections.len(), grace = ?options.grace, "draining");
     tasks.close();
     let drained = async {
-        graceful.shutdown().await;
+        connections.wait().await;
         tasks.wait().await;
     };
     tokio::select! {
@@ -140,3 +163,13 @@ async fn accept(
         }
     }
 }
+
+/// The connection, which fails when a write makes no progress: that drops the answer, and so cancels its turn.
+fn unstalled<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutStream<S>>> {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_STALL));
+    Box::pin(stream)
+}
+
+#[cfg(test)]
+mod tests;

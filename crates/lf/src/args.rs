@@ -59,6 +59,9 @@ pub(crate) enum Command {
     /// Show, check and begin configurations
     #[command(subcommand)]
     Config(Config),
+    /// The projects in the data directory
+    #[command(subcommand)]
+    Projects(Projects),
     /// The models of the project
     #[command(subcommand)]
     Models(Models),
@@ -136,6 +139,43 @@ pub(crate) enum Config {
     Schema,
     /// Write a first llamafarm.yaml (the same as `lf init`)
     Init(Init),
+    /// Let commands run that were written through the API, after showing them
+    Approve {
+        /// Only of this project
+        #[arg(value_name = "NS/PROJECT")]
+        project: Option<String>,
+        /// Show them only
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Projects {
+    /// Every project, or those of a namespace
+    List {
+        #[arg(long)]
+        namespace: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a project: the one that `lf init` writes
+    Create {
+        #[arg(value_name = "NS/PROJECT")]
+        project: String,
+    },
+    /// Its configuration, secrets masked
+    Show {
+        #[arg(value_name = "NS/PROJECT")]
+        project: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Move a project to the trash of the data directory
+    Delete {
+        #[arg(value_name = "NS/PROJECT")]
+        project: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -168,6 +208,12 @@ pub(crate) enum Mcp {
         arguments: String,
         #[arg(long)]
         json: bool,
+    },
+    /// Serve the project's tools as one MCP server on stdin and stdout, named `server__tool`
+    Serve {
+        /// Only the tools that this model may use
+        #[arg(long)]
+        model: Option<String>,
     },
     /// Like `list`, and exits 1 when a server is down
     Health {

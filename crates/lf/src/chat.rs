@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 use crate::args;
 use crate::daemon::Daemon;
 use crate::exit::{Exit, Trouble, print_line};
-use crate::signals::Signals;
+use crate::prompt::{Line, Prompt};
+use crate::signals::{Caught, Signals};
 use crate::transcript::{Terminal, Transcript, event_json, variables};
 
 /// Largest message that is read from a file or stdin, in bytes.
@@ -95,7 +96,7 @@ pub(crate) async fn run(
     engine: Engine<'_>,
     chat: &args::Chat,
     question: Question,
-    signals: &mut Signals,
+    person: &mut Person<'_>,
 ) -> Result<Exit, Trouble> {
     let view = match (chat.json, chat.events) {
         (true, _) => View::Json,
@@ -105,10 +106,21 @@ pub(crate) async fn run(
     let variables = variables(&chat.variables).map_err(Trouble::usage)?;
     let mut conversation =
         Conversation { engine, model: chat.model.clone(), variables, messages: Vec::new() };
-    match question.text {
-        Some(text) => conversation.ask(text, view, signals).await,
-        None => conversation.go_on(view, signals).await,
-    }
+    let signals = &mut *person.signals;
+    let Some(prompt) = person.prompt.as_deref_mut() else {
+        return Ok(match conversation.ask(question.text.unwrap_or_default(), view, signals).await? {
+            Turn::Answered => Exit::Success,
+            Turn::Failed | Turn::Stopped(_) => Exit::Failure,
+        });
+    };
+    conversation.go_on(view, prompt, signals).await
+}
+
+/// Who asks.
+pub(crate) struct Person<'a> {
+    /// For a conversation.
+    pub prompt: Option<&'a mut Prompt>,
+    pub signals: &'a mut Signals,
 }
 
 /// Where the turns run.
@@ -129,6 +141,13 @@ impl Engine<'_> {
     }
 }
 
+/// How a turn ended.
+enum Turn {
+    Answered,
+    Failed,
+    Stopped(Caught),
+}
+
 struct Conversation<'a> {
     engine: Engine<'a>,
     model: Option<String>,
@@ -138,7 +157,7 @@ struct Conversation<'a> {
 
 impl Conversation<'_> {
     /// One turn. What it added to the conversation is kept.
-    async fn ask(&mut self, text: String, view: View, signals: &mut Signals) -> Result<Exit, Trouble> {
+    async fn ask(&mut self, text: String, view: View, signals: &mut Signals) -> Result<Turn, Trouble> {
         let before = self.messages.len();
         self.messages.push(Message::User(Prose { content: text.into(), rest: Map::new() }));
         let request = ChatRequest {
@@ -150,7 +169,11 @@ impl Conversation<'_> {
         };
         let events = tokio::select! {
             events = self.engine.events(request) => events,
-            () = signals.next() => Err(Trouble::failure("stopped".to_owned())),
+            caught = signals.next() => {
+                self.messages.truncate(before);
+                let _ = writeln!(anstream::stderr(), "stopped");
+                return Ok(Turn::Stopped(caught));
+            }
         };
         let mut events = match events {
             Ok(events) => events,
@@ -161,12 +184,12 @@ impl Conversation<'_> {
         };
         let mut transcript = Transcript::default();
         let mut terminal = Terminal::new();
-        let mut stopped = false;
+        let mut stopped = None;
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                () = signals.next() => {
-                    stopped = true;
+                caught = signals.next() => {
+                    stopped = Some(caught);
                     None
                 }
             };
@@ -185,48 +208,39 @@ impl Conversation<'_> {
         // dropping the stream cancels the model's request and the running tools
         drop(events);
         terminal.end()?;
-        if stopped {
+        if stopped.is_some() {
             let _ = writeln!(anstream::stderr(), "stopped");
         }
         if let View::Json = view {
             print_line(transcript.document())?;
         }
-        let failed = stopped || transcript.failure.is_some();
-        if failed {
+        let turn = match stopped {
+            Some(caught) => Turn::Stopped(caught),
+            None if transcript.failure.is_some() => Turn::Failed,
+            None => Turn::Answered,
+        };
+        match turn {
+            Turn::Answered => self.messages.append(&mut transcript.messages),
             // half a turn is no conversation: calls without results would spoil every later question
-            self.messages.truncate(before);
-        } else {
-            self.messages.append(&mut transcript.messages);
+            Turn::Failed | Turn::Stopped(_) => self.messages.truncate(before),
         }
-        Ok(if failed { Exit::Failure } else { Exit::Success })
+        Ok(turn)
     }
 
-    async fn go_on(&mut self, view: View, signals: &mut Signals) -> Result<Exit, Trouble> {
+    async fn go_on(
+        &mut self,
+        view: View,
+        prompt: &mut Prompt,
+        signals: &mut Signals,
+    ) -> Result<Exit, Trouble> {
         let model = self.model.as_deref().unwrap_or("the default model");
         let _ =
             writeln!(anstream::stderr(), "lf chat with {model}. /clear starts anew, /exit or ctrl-d leaves.");
-        let mut editor = rustyline::DefaultEditor::new()
-            .map_err(|error| Trouble::failure(format!("the terminal cannot be used: {error}")))?;
         loop {
-            let read = tokio::task::spawn_blocking(move || {
-                let line = editor.readline("> ");
-                (editor, line)
-            });
-            let line =
-                read.await.map_err(|error| Trouble::failure(format!("the line editor failed: {error}")))?;
-            editor = line.0;
-            let line = match line.1 {
-                Ok(line) => line,
-                Err(rustyline::error::ReadlineError::Interrupted | rustyline::error::ReadlineError::Eof) => {
-                    return Ok(Exit::Success);
-                }
-                Err(rustyline::error::ReadlineError::Io(error))
-                    if error.kind() == std::io::ErrorKind::InvalidData =>
-                {
-                    Trouble::usage("that line is not UTF-8 text; it was not sent".to_owned()).print();
-                    continue;
-                }
-                Err(error) => return Err(Trouble::failure(format!("cannot read the terminal: {error}"))),
+            let line = match prompt.line(signals).await? {
+                Line::Text(line) => line,
+                Line::End => return Ok(Exit::Success),
+                Line::Signal => return Ok(Exit::Failure),
             };
             match line.trim() {
                 "" => {}
@@ -239,9 +253,11 @@ impl Conversation<'_> {
                     );
                 }
                 text => {
-                    let _ = editor.add_history_entry(text);
-                    if let Err(trouble) = self.ask(text.to_owned(), view, signals).await {
-                        trouble.print();
+                    prompt.remember(text);
+                    match self.ask(text.to_owned(), view, signals).await {
+                        Ok(Turn::Stopped(Caught::End)) => return Ok(Exit::Failure),
+                        Ok(_) => {}
+                        Err(trouble) => trouble.print(),
                     }
                 }
             }

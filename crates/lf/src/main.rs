@@ -14,6 +14,10 @@ mod mcp;
 
 mod project;
 
+mod projects;
+
+mod prompt;
+
 mod serve;
 
 mod signals;
@@ -30,8 +34,9 @@ use lf_mcp::{PoolOptions, SessionPool};
 use lf_server::{App, Parts};
 
 use crate::args::{Cli, Command, Common, Config, Init, Models};
-use crate::chat::Engine;
+use crate::chat::{Engine, Person};
 use crate::exit::{Exit, Trouble, print, print_line};
+use crate::prompt::Prompt;
 use crate::signals::Signals;
 
 fn main() -> ExitCode {
@@ -54,13 +59,20 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<Exit, Trouble> {
     match &cli.command {
         Command::Init(init) | Command::Config(Config::Init(init)) => begin(&cli.common, init),
-        Command::Config(command) => config(&cli.common, command),
+        Command::Config(command) if !matches!(command, Config::Approve { .. }) => {
+            config(&cli.common, command)
+        }
         Command::Models(Models::List { json }) => models(&cli.common, *json),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "lf", &mut std::io::stdout());
             Ok(Exit::Success)
         }
-        Command::Files(_) | Command::Chat(_) | Command::Serve(_) | Command::Mcp(_) => {
+        Command::Files(_)
+        | Command::Chat(_)
+        | Command::Serve(_)
+        | Command::Mcp(_)
+        | Command::Projects(_)
+        | Command::Config(_) => {
             if !matches!(cli.command, Command::Files(_)) {
                 lf_mcp::adopt_orphans();
             }
@@ -87,16 +99,25 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
         Command::Serve(options) => serve::run(common, options).await,
         Command::Mcp(command) => {
             let project = project::load_telling(common)?.project;
-            let app = app(common, Some(project.clone()))?;
+            let app = app(common, Some(project))?;
+            let Some(project) = app.project().cloned() else { return Ok(Exit::Failure) };
             let mut signals = Signals::new()?;
             let outcome = tokio::select! {
                 outcome = mcp::run(&app, &project, command) => outcome,
-                () = signals.next() => Ok(Exit::Failure),
+                _ = signals.next() => Ok(Exit::Failure),
             };
             close(&app, &mut signals).await;
             outcome
         }
         Command::Chat(options) => chat(common, options).await,
+        Command::Projects(command) => {
+            let app = app(common, None)?;
+            projects::run(&app, command).await
+        }
+        Command::Config(Config::Approve { project, dry_run }) => {
+            let app = app(common, None)?;
+            projects::approve(&app, project.as_deref(), *dry_run).await
+        }
         _ => Ok(Exit::Success),
     }
 }
@@ -104,9 +125,12 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
 async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
     let question = chat::Question::of(options)?;
     let mut signals = Signals::new()?;
+    // outlives the sessions: the terminal is looked after to the very end
+    let mut prompt = question.text.is_none().then(Prompt::new).transpose()?;
+    let mut person = Person { prompt: prompt.as_mut(), signals: &mut signals };
     if let Some(server) = &options.server {
         let daemon = daemon::Daemon::new(server, question.project.as_deref())?;
-        return chat::run(Engine::Daemon(daemon), options, question, &mut signals).await;
+        return chat::run(Engine::Daemon(daemon), options, question, &mut person).await;
     }
     let named = question.project.as_deref().and_then(|name| name.split_once('/'));
     let project = match named {
@@ -116,12 +140,12 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
     };
     let app = app(common, project.map(|loaded| loaded.project))?;
     let scope = match named {
-        Some((namespace, name)) => {
-            Some(app.find_project(namespace, name).map_err(|refusal| Trouble::usage(refusal.to_string()))?)
-        }
+        Some((namespace, name)) => Some(
+            app.find_project(namespace, name).await.map_err(|refusal| Trouble::usage(refusal.to_string()))?,
+        ),
         None => app.project().cloned(),
     };
-    let outcome = chat::run(Engine::Here { app: &app, scope }, options, question, &mut signals).await;
+    let outcome = chat::run(Engine::Here { app: &app, scope }, options, question, &mut person).await;
     close(&app, &mut signals).await;
     outcome
 }
@@ -130,7 +154,7 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
 async fn close(app: &App, signals: &mut Signals) {
     tokio::select! {
         () = app.pool().shutdown() => {}
-        () = signals.next() => {
+        _ = signals.next() => {
             lf_mcp::kill_all();
             std::process::exit(Exit::Failure.status());
         }
@@ -183,6 +207,8 @@ fn config(common: &Common, command: &Config) -> Result<Exit, Trouble> {
         }
         Config::Schema => print_line(format_args!("{:#}", lf_config::schema()))?,
         Config::Init(init) => return begin(common, init),
+        // needs the engine
+        Config::Approve { .. } => {}
     }
     Ok(Exit::Success)
 }

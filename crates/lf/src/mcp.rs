@@ -1,25 +1,45 @@
 //! `lf mcp …`: the servers of the project, from the terminal.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-use lf_core::tool::ToolContent;
-use lf_core::{Project, ToolRef, ToolSource as _};
-use lf_server::{App, view};
+use lf_core::tool::{ServerDown, ToolContent};
+use lf_core::{Catalogue, Project, ToolRef, ToolSource as _};
+use lf_mcp::ProjectTools;
+use lf_server::{App, Gateway, Offering, view};
 use serde_json::{Map, Value, json};
 
 use crate::args::Mcp;
 use crate::exit::{Exit, Trouble, print_line};
 use crate::log::printable;
 
-pub(crate) async fn run(app: &App, project: &Project, command: &Mcp) -> Result<Exit, Trouble> {
+/// A project may list `lf mcp serve` as a server, of another project or of itself: each level is a process.
+const MAX_DEPTH: u32 = 3;
+
+pub(crate) async fn run(app: &Arc<App>, project: &Project, command: &Mcp) -> Result<Exit, Trouble> {
     match command {
         Mcp::List { json } => states(app, project, *json, false).await,
         Mcp::Health { json } => states(app, project, *json, true).await,
+        Mcp::Serve { model } => serve(app, project, model.as_deref()).await,
         Mcp::Tools { server, json } => tools(app, project, server.as_deref(), *json).await,
         Mcp::Call { server, tool, arguments, json } => {
             call(app, project, server, tool, arguments, *json).await
         }
     }
+}
+
+async fn serve(app: &Arc<App>, project: &Project, model: Option<&str>) -> Result<Exit, Trouble> {
+    let depth = std::env::var(lf_mcp::DEPTH_VARIABLE).ok().and_then(|depth| depth.parse().ok());
+    if depth.unwrap_or(0) > MAX_DEPTH {
+        let message = format!("`lf mcp serve` was started by itself more than {MAX_DEPTH} times over");
+        return Err(Trouble::failure(message).hint("take it out of this project's `mcp.servers`"));
+    }
+    let offering = model.map_or(Offering::All, |model| Offering::Model(model.to_owned()));
+    let name = (project.namespace.as_str(), project.name.as_str());
+    let gateway = Gateway::open(app.clone(), name, offering, None).await;
+    let gateway = gateway.map_err(|refusal| Trouble::usage(refusal.to_string()))?;
+    let served = lf_mcp::endpoint::serve_stdio(Arc::new(gateway)).await;
+    served.map(|()| Exit::Success).map_err(|error| Trouble::failure(error.to_string()))
 }
 
 async fn states(app: &App, project: &Project, json: bool, strict: bool) -> Result<Exit, Trouble> {
@@ -55,15 +75,12 @@ async fn states(app: &App, project: &Project, json: bool, strict: bool) -> Resul
 }
 
 async fn tools(app: &App, project: &Project, server: Option<&str>, json: bool) -> Result<Exit, Trouble> {
-    let tools = app.servers_of(project);
-    let servers: Vec<String> = match server {
-        Some(server) => {
-            known(project, server)?;
-            vec![server.to_owned()]
-        }
-        None => project.servers.keys().cloned().collect(),
-    };
-    let catalogue = tools.list(&servers).await;
+    if let Some(server) = server {
+        known(project, server)?;
+    }
+    let wanted = project.servers.iter().filter(|(name, _)| server.is_none_or(|server| server == *name));
+    let tools = app.pool().tools(wanted.map(|(name, server)| (name.clone(), server.clone())));
+    let catalogue = catalogue(&tools).await;
     if json {
         let listed: Vec<Value> = catalogue
             .tools
@@ -98,6 +115,21 @@ async fn tools(app: &App, project: &Project, server: Option<&str>, json: bool) -
         }
     }
     Ok(if catalogue.down.is_empty() { Exit::Success } else { Exit::Failure })
+}
+
+/// The tools of all these servers. Who asks for them waits for the slowest start: a listing alone is made for chats,
+/// which go on without a server that takes long.
+async fn catalogue(tools: &ProjectTools) -> Catalogue {
+    let (up, down): (Vec<_>, Vec<_>) =
+        tools.probe().await.into_iter().partition(|report| report.last_error().is_none());
+    let up: Vec<String> = up.into_iter().map(|report| report.name).collect();
+    let mut catalogue = tools.list(&up).await;
+    catalogue.down.extend(down.into_iter().map(|report| ServerDown {
+        reason: report.last_error().unwrap_or_default().to_owned(),
+        required: report.required,
+        server: report.name,
+    }));
+    catalogue
 }
 
 async fn call(
@@ -161,3 +193,6 @@ fn known(project: &Project, server: &str) -> Result<(), Trouble> {
 fn printable_lines(text: &str) -> String {
     text.lines().map(printable).collect::<Vec<_>>().join("\n    ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,11 +31,11 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     tokio::pin!(serving);
     tokio::select! {
         () = &mut serving => {}
-        () = signals.next() => stop.cancel(),
+        _ = signals.next() => stop.cancel(),
     }
     tokio::select! {
         () = &mut serving => {}
-        () = signals.next() => {
+        _ = signals.next() => {
             // the turns end before their servers are killed, or they would take that for an answer
             now.cancel();
             serving.await;

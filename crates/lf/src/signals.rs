@@ -4,6 +4,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Trouble;
 
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caught {
+    /// SIGINT, which is ctrl-c: stop what is being done.
+    Interrupt,
+    /// SIGTERM or SIGHUP: end.
+    End,
+}
+
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -23,11 +32,11 @@ impl Signals {
     }
 
     /// The next of SIGINT, SIGTERM and SIGHUP. Cancel-safe.
-    pub(crate) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) -> Caught {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
+            _ = self.interrupt.recv() => Caught::Interrupt,
+            _ = self.terminate.recv() => Caught::End,
+            _ = self.hangup.recv() => Caught::End,
         }
     }
 }

@@ -14,7 +14,8 @@ use axum::routing::any;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{Outgoing, Server};
+use super::script::Generation;
+use super::{Outgoing, Server, modern};
 
 struct Endpoint {
     server: Arc<Server>,
@@ -54,6 +55,9 @@ async fn take(
     }
     match method {
         Method::POST => {}
+        _ if endpoint.server.script.generation == Generation::Modern => {
+            return StatusCode::METHOD_NOT_ALLOWED.into_response();
+        }
         Method::GET => return announcements(&endpoint, &headers),
         Method::DELETE => {
             let session = session_of(&headers);
@@ -66,8 +70,16 @@ async fn take(
     let Ok(message) = serde_json::from_slice::<Value>(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
+    let is_modern =
+        endpoint.server.script.generation != Generation::Legacy && modern::is_modern(&message["params"]);
     let mut session = None;
-    if message["method"] == "initialize" {
+    if is_modern {
+        if let Some(refusal) = endpoint.server.refuse_headers(&message, &headers) {
+            return (StatusCode::BAD_REQUEST, axum::Json(refusal.envelope(&message["id"]))).into_response();
+        }
+    } else if let Some(refusal) = endpoint.server.refuse_generation("", false) {
+        return (StatusCode::BAD_REQUEST, axum::Json(refusal.envelope(&message["id"]))).into_response();
+    } else if message["method"] == "initialize" {
         let id = format!("session-{}", endpoint.opened.fetch_add(1, Ordering::SeqCst));
         endpoint.sessions.lock().unwrap().insert(id.clone());
         session = Some(id);
@@ -75,9 +87,13 @@ async fn take(
         return refusal;
     }
     if message["method"] == "notifications/cancelled" {
+        endpoint.server.note("cancellation");
         endpoint.server.cancel(&key(&headers, &message["params"]["requestId"]));
+        return StatusCode::ACCEPTED.into_response();
     }
     if message["id"].is_null() || message["method"].is_null() {
+        let (nowhere, _) = mpsc::unbounded_channel();
+        endpoint.server.answer(message, &nowhere).await;
         return StatusCode::ACCEPTED.into_response();
     }
     let key = key(&headers, &message["id"]);

@@ -13,7 +13,8 @@ pub struct Script {
     /// Further tools, named `tool_000`, `tool_001`, …
     pub count: usize,
     /// A line for each thing that happens: `start PID`, `initialize`, `list`, `call NAME ARGUMENTS`, `done NAME`,
-    /// `cancelled NAME`, `eof`, `sigterm`, `grandchild PID`.
+    /// `cancelled NAME`, `eof`, `sigterm`, `grandchild PID`; of a modern server also `discover`, `listen` and
+    /// `header NAME …` for one that is wrong.
     pub log: Option<PathBuf>,
     /// Never answers anything.
     pub silent: bool,
@@ -21,6 +22,13 @@ pub struct Script {
     pub exit: Option<i32>,
     /// Exits on a method it does not know, as some servers do when they are probed.
     pub exit_on_unknown: bool,
+    /// Does not answer a method it does not know.
+    pub mute_on_unknown: bool,
+    pub generation: Generation,
+    /// Milliseconds that it sleeps before it reads anything, as a program that is slow to load.
+    pub slow: u64,
+    /// What a modern server says of how long its lists may be kept, in milliseconds.
+    pub ttl: u64,
     /// Lines of nonsense on stdout before anything else.
     pub garbage: usize,
     /// Bytes on stderr, without a newline, before anything else.
@@ -47,6 +55,19 @@ pub struct Script {
     pub session: Session,
     /// Of `http` and `sse`; otherwise any that is free.
     pub port: Option<u16>,
+}
+
+/// Which revisions of the protocol a server speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Generation {
+    /// Up to 2025-11-25.
+    #[default]
+    Legacy,
+    /// 2026-07-28 alone.
+    Modern,
+    /// Both; over `stdio` the first message decides for good.
+    Dual,
 }
 
 /// How an `http` server treats sessions.
@@ -105,8 +126,14 @@ pub enum Act {
     Environment,
     /// Says that the list of tools has changed; it then has one more, `late`.
     Change,
+    /// That many times in a row.
+    ChangeOften(usize),
     /// These content items.
     Content(Vec<Value>),
+    /// Asks a person to fill in a form of this schema, and answers with what came back.
+    Ask(Value),
+    /// The `_meta` of the request, as JSON.
+    Meta,
 }
 
 impl ScriptedTool {

@@ -2,14 +2,15 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, mpsc};
 
-use super::script::Script;
-use super::{Outgoing, Server};
+use super::script::{Generation, Script};
+use super::{Outgoing, Server, modern};
 
 /// Runs the server on this process's stdin and stdout until stdin ends.
 pub async fn serve_stdio(script: Script) -> anyhow::Result<()> {
@@ -21,11 +22,15 @@ pub async fn serve_stdio(script: Script) -> anyhow::Result<()> {
     watch_sigterm(server.clone())?;
     let (outbox, inbox) = mpsc::unbounded_channel();
     tokio::spawn(write_out(inbox));
-    tokio::spawn(relay(server.announcements.subscribe(), outbox.clone()));
+    tokio::spawn(relay(server.clone(), server.announcements.subscribe(), outbox.clone()));
+    tokio::time::sleep(Duration::from_millis(server.script.slow)).await;
 
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+        if message["method"].is_string() {
+            server.settled.get_or_init(|| modern::is_modern(&message["params"]));
+        }
         let id = message["id"].to_string();
         let (worker, outbox) = (server.clone(), outbox.clone());
         let task = tokio::spawn(async move {
@@ -90,8 +95,16 @@ async fn write_out(mut inbox: mpsc::UnboundedReceiver<Outgoing>) {
     }
 }
 
-async fn relay(mut announcements: broadcast::Receiver<Value>, outbox: mpsc::UnboundedSender<Outgoing>) {
+/// A modern server tells changes only to those who listen.
+async fn relay(
+    server: Arc<Server>,
+    mut announcements: broadcast::Receiver<Value>,
+    outbox: mpsc::UnboundedSender<Outgoing>,
+) {
     while let Ok(message) = announcements.recv().await {
+        if server.settled.get() == Some(&true) && server.script.generation != Generation::Legacy {
+            continue;
+        }
         if outbox.send(Outgoing::Message(message)).is_err() {
             return;
         }

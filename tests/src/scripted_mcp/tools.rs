@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use super::script::Act;
-use super::{Outbox, Outgoing, Server, envelope};
+use super::{Outbox, Outgoing, Server, envelope, modern};
 
 /// A one-pixel PNG.
 pub(super) const PIXEL: &str =
@@ -45,7 +46,11 @@ impl Server {
             return Some(envelope(&id, Err((-32602, format!("unknown tool {name}")))));
         };
         let mut ending = Ending { server: self.clone(), name, how: "cancelled" };
-        let result = self.act(&tool.act, &message["params"], outbox).await;
+        let params = &message["params"];
+        let mut result = self.act(&tool.act, params, outbox).await;
+        if modern::is_modern(params) {
+            result = result.map(|result| modern::complete(result, self.script.ttl));
+        }
         ending.how = "done";
         Some(envelope(&id, result))
     }
@@ -103,11 +108,46 @@ impl Server {
                 self.announce("notifications/tools/list_changed");
                 text("changed".to_owned())
             }
+            Act::ChangeOften(times) => {
+                self.changed.store(true, Ordering::SeqCst);
+                for _ in 0..*times {
+                    self.announce("notifications/tools/list_changed");
+                    tokio::task::yield_now().await;
+                }
+                text("changed".to_owned())
+            }
+            Act::Ask(schema) => Ok(self.ask(schema, params, outbox).await),
+            Act::Meta => text(params["_meta"].to_string()),
             Act::Content(items) => {
                 let items: Vec<Value> = items.iter().map(with_pixel).collect();
                 Ok(json!({"content": items}))
             }
         }
+    }
+
+    /// Asks a person: by a request of its own, or, in the modern generation, by an answer that asks.
+    async fn ask(&self, schema: &Value, params: &Value, outbox: &Outbox) -> Value {
+        const STATE: &str = "as it came: é==";
+        let question = json!({
+            "method": "elicitation/create",
+            "params": {"mode": "form", "message": "Who is asking?", "requestedSchema": schema},
+        });
+        let answer = if !modern::is_modern(params) {
+            let id = json!(format!("question-{}", self.calls.load(Ordering::SeqCst)));
+            let (sender, receiver) = oneshot::channel();
+            self.asked.lock().unwrap().insert(id.to_string(), sender);
+            let mut request = question;
+            request["jsonrpc"] = json!("2.0");
+            request["id"] = id;
+            let _ = outbox.send(Outgoing::Message(request));
+            receiver.await.unwrap_or_default()["result"].clone()
+        } else if params["inputResponses"].is_null() {
+            return json!({"resultType": "input_required", "inputRequests": {"who": question}, "requestState": STATE});
+        } else {
+            assert_eq!(params["requestState"], STATE, "the state comes back as it was");
+            params["inputResponses"]["who"].clone()
+        };
+        json!({"content": [{"type": "text", "text": answer.to_string()}]})
     }
 
     /// Waits until `count` calls are in here at the same time.

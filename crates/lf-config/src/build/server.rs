@@ -6,12 +6,12 @@ use std::time::Duration;
 use globset::{Glob, GlobMatcher};
 use indexmap::IndexMap;
 use lf_core::Secret;
-use lf_core::project::{Disabled, HttpServer, McpServer, StdioServer, ToolFilter, Transport};
+use lf_core::project::{Disabled, HttpServer, McpServer, Protocol, StdioServer, ToolFilter, Transport};
 
 use super::{Context, Reading, broken, is_header_value, provider::url_problem};
 use crate::diagnostic::{Report, quote};
 use crate::node::Node;
-use crate::raw::{RawDecision, RawServer, RawTransport};
+use crate::raw::{RawDecision, RawProtocol, RawServer, RawTransport};
 use crate::variables::{Syntax, expand};
 
 const EXPANDED: [(&str, Syntax); 9] = [
@@ -60,8 +60,29 @@ pub(super) fn read(
     };
     let Some(transport) = transport else { return Err(broken()) };
     let required = raw.required.unwrap_or(false);
-    let name = name.to_owned();
-    reading.finish(McpServer { name, transport, tools, timeout, max_timeout, startup_timeout, required })
+    reading.finish(McpServer {
+        name: name.to_owned(),
+        transport,
+        tools,
+        timeout,
+        max_timeout,
+        startup_timeout,
+        required,
+        protocol: raw.protocol.map_or(Protocol::Auto, protocol),
+    })
+}
+
+fn protocol(raw: RawProtocol) -> Protocol {
+    match raw {
+        RawProtocol::Auto => Protocol::Auto,
+        RawProtocol::Legacy => Protocol::Legacy,
+        RawProtocol::Modern => Protocol::Modern,
+        RawProtocol::V20241105 => Protocol::Revision("2024-11-05"),
+        RawProtocol::V20250326 => Protocol::Revision("2025-03-26"),
+        RawProtocol::V20250618 => Protocol::Revision("2025-06-18"),
+        RawProtocol::V20251125 => Protocol::Revision("2025-11-25"),
+        RawProtocol::V20260728 => Protocol::Revision("2026-07-28"),
+    }
 }
 
 fn stdio(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<StdioServer> {

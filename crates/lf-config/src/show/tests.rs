@@ -60,6 +60,7 @@ runtime:
         max_timeout: 300s
         startup_timeout: 60s
         required: false
+        protocol: auto
       - name: api
         transport: http
         base_url: https://********@api.example/mcp?key=********
@@ -70,6 +71,7 @@ runtime:
         max_timeout: 300s
         startup_timeout: 60s
         required: false
+        protocol: auto
       - name: "off"
         transport: http
         base_url: ${env:NONE}

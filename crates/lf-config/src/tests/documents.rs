@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lf_core::message::Role;
-use lf_core::project::{Provider, ToolCallStrategy, Transport};
+use lf_core::project::{Generation, Protocol, Provider, ToolCallStrategy, Transport};
 
 use super::*;
 
@@ -185,6 +185,7 @@ fn limits_filters_and_times_reach_the_project() {
       timeout: 1m30s
       startup_timeout: 0.5
       required: true
+      protocol: 2025-06-18
     - {name: off, transport: stdio, command: x, approval: deny}
 runtime:
   models:
@@ -199,6 +200,9 @@ runtime:
     let seconds = |seconds: f64| Duration::from_secs_f64(seconds);
     assert_eq!((server.timeout, server.max_timeout), (seconds(90.0), seconds(900.0)));
     assert_eq!((server.startup_timeout, server.required), (seconds(0.5), true));
+    assert_eq!(server.protocol, Protocol::Revision("2025-06-18"));
+    assert_eq!(server.protocol.generation(), Some(Generation::Legacy));
+    assert_eq!(loaded.project.servers["off"].as_ref().expect("usable").protocol, Protocol::Auto);
     let permitted =
         ["read_file", "read_secret", "write_file", "rm", "list"].map(|tool| server.tools.permits(tool));
     assert_eq!(permitted, [true, false, false, false, false]);

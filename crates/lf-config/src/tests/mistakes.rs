@@ -308,7 +308,7 @@ fn keys_of_the_other_transport_have_no_effect() {
     warning: `headers` has no effect with transport `stdio`
      --> llamafarm.yaml:6:47
       |
-    6 |     - {name: a, transport: stdio, command: x, headers: {A: b}}
+    6 |     - {name: a, transport: stdio, command: x, headers: {A: *}}
       |                                               ^^^^^^^
     "#);
 }
@@ -693,19 +693,19 @@ fn a_header_cannot_hold_a_line_break() {
     error: the value of header `Authorization` holds a line break or control character
       --> llamafarm.yaml:10:24
        |
-    10 |         Authorization: "Bearer x\ny"
+    10 |         Authorization: "Bearer ****"
        |                        ^^^^^^^^^^^^^
 
     error: `Bad Name` cannot be the name of a header
       --> llamafarm.yaml:11:9
        |
-    11 |         "Bad Name": x
+    11 |         "Bad Name": *
        |         ^^^^^^^^^^ letters, digits and `-`
 
     error: the header `X-Team` is given twice
       --> llamafarm.yaml:13:9
        |
-    13 |         X-Team: b
+    13 |         X-Team: *
        |         ^^^^^^
        |
     hint: case makes no difference in names of headers
@@ -948,27 +948,39 @@ fn a_provider_that_cannot_be_asked_is_a_warning() {
 }
 
 #[test]
+fn a_revision_of_the_protocol_that_does_not_exist_is_an_error() {
+    assert_snapshot!(diagnose(r#"mcp:
+  servers:
+    - {name: a, transport: http, base_url: https://x.example, protocol: 2025-11-26}
+    - {name: b, transport: stdio, command: x, protocol: modern}
+    - {name: c, transport: stdio, command: x, protocol: 2026-07-28}
+"#), @r#"
+    error: `protocol` cannot be `2025-11-26`
+     --> llamafarm.yaml:6:73
+      |
+    6 |     - {name: a, transport: http, base_url: https://x.example, protocol: 2025-11-26}
+      |                                                                         ^^^^^^^^^^ expected `2024-11-05`, `2025-03-26`, `2025-06-18`, `2025-11-25`, `2026-07-28`, `auto`, `legacy`, `modern`
+      |
+    hint: did you mean `2025-11-25`?
+    "#);
+}
+
+#[test]
 fn what_is_not_acted_on_is_a_warning() {
     assert_snapshot!(diagnose(r#"mcp:
   servers:
-    - {name: a, transport: http, base_url: https://x.example, protocol: 2025-11-25, sandbox: default, auth: {type: oauth}}
+    - {name: a, transport: http, base_url: https://x.example, sandbox: default, auth: {type: oauth}}
 runtime:
   models:
     - {name: m, provider: demo, limits: {cost_usd: 2.5}, prompt_format: x, keep_loaded: false}
 voice: {}
 memory: {}
 "#), @r#"
-    warning: `protocol` is understood but not acted on yet
-     --> llamafarm.yaml:6:63
-      |
-    6 |     - {name: a, transport: http, base_url: https://x.example, protocol: 2025-11-25, sandbox: default, auth: {type: oauth}}
-      |                                                               ^^^^^^^^ has no effect
-
     warning: `auth` is understood but not acted on yet
-     --> llamafarm.yaml:6:103
+     --> llamafarm.yaml:6:81
       |
-    6 |     - {name: a, transport: http, base_url: https://x.example, protocol: 2025-11-25, sandbox: default, auth: {type: oauth}}
-      |                                                                                                       ^^^^ has no effect
+    6 |     - {name: a, transport: http, base_url: https://x.example, sandbox: default, auth: {type: oauth}}
+      |                                                                                 ^^^^ has no effect
 
     warning: `cost_usd` is understood but not acted on yet
      --> llamafarm.yaml:9:42
@@ -1249,4 +1261,39 @@ fn a_model_that_falls_back_to_itself_or_to_nobody_is_an_error() {
       |
     hint: did you mean `a`?
     "#);
+}
+
+#[test]
+fn a_secret_beside_a_mistake_is_not_shown() {
+    assert_snapshot!(diagnose(r#"runtime:
+  models:
+    - {name: a, api_key: "sk-secret", provder: openai}
+"#), @r#"
+    error: model `a` has an unknown key `provder`
+     --> llamafarm.yaml:6:39
+      |
+    6 |     - {name: a, api_key: "*********", provder: openai}
+      |                                       ^^^^^^^ not a key of this entry
+      |
+    hint: did you mean `provider`?
+    "#);
+}
+
+#[test]
+fn a_secret_that_is_the_mistake_is_not_shown() {
+    for wrong in [
+        "runtime:\n  models:\n    - {name: a, provider: demo, api_key: [sk-secret]}\n",
+        "runtime:\n  models:\n    - name: a\n      provider: demo\n      api_key: \"sk-secret\n",
+        "runtime:\n  models:\n    - name: a\n      provider: demo\n      api_key: ${sk-secret\n",
+        "runtime:\n  models:\n    - name: a\n      provider: demo\n      api_key sk-secret\n",
+        "runtime:\n  models:\n    - name: a\n      provider: demo\n      api_key: sk: secret\n",
+        "mcp:\n  servers:\n    - {name: a, transport: http, base_url: 'http://x', headers: sk-secret}\n",
+        "mcp:\n  servers:\n    - {name: a, transport: http, base_url: 'ftp://ada:secret@x'}\n",
+        "mcp:\n  servers:\n    - {name: a, transport: stdio, command: x, args: {--token: secret}}\n",
+        "mcp:\n  servers:\n    - {name: a, transport: stdio, command: x, env: [TOKEN=secret]}\n",
+        "mcp:\n  servers:\n    - name: a\n      transport: http\n      base_url: http://x\n      headers:\n        X: |\n          a\n          secret\n         b\n",
+    ] {
+        let told = diagnose(wrong);
+        assert!(told.contains("-->") && !told.contains("secret"), "{told}");
+    }
 }

@@ -85,6 +85,9 @@ fn begin_block(
     block: Value,
     deltas: &mut Vec<ModelDelta>,
 ) -> Result<(), ModelError> {
+    if answer.gathered.is_full() {
+        return Err(answer.garbled("more blocks than any answer has".to_owned()));
+    }
     // some servers do not tell the end of a block, and some tell calls side by side
     for open in answer.gathered.open() {
         if answer.gathered.kind(open) != Some("tool_use") {

@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value};
 
+/// An answer has a few dozen; more than this is a broken upstream.
+const MAX_BLOCKS: usize = 4096;
+
 /// The content of one message, as far as it was told. Blocks and deltas of kinds this program does not know are kept
 /// with all their fields: the API demands blocks back as it sent them.
 #[derive(Debug, Default)]
@@ -24,6 +27,10 @@ impl Gathered {
     pub(super) fn makes_room(&mut self, bytes: usize, most: usize) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);
         self.bytes <= most
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.blocks.len() >= MAX_BLOCKS
     }
 
     pub(super) fn start(&mut self, index: Option<u64>, block: Value) {

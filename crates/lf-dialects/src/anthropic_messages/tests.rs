@@ -425,6 +425,16 @@ fn every_ending_has_its_stop_reason() {
 }
 
 #[test]
+fn a_daemon_that_goes_down_is_no_upstream_that_failed() {
+    let reply = error_reply(&ModelError::going_down(), "req_1");
+    assert_eq!(reply.status, 503);
+    assert_eq!(
+        reply.body["error"],
+        json!({"type": "overloaded_error", "message": "the daemon is shutting down"})
+    );
+}
+
+#[test]
 fn errors_keep_the_upstreams_status_and_wording() {
     let told = |status: u16, body: &str| {
         let error = crate::openai_chat::error_body(status, body.as_bytes(), "http://up", None);

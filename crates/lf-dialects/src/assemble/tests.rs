@@ -105,4 +105,10 @@ fn more_calls_than_any_answer_has_are_refused() {
     };
     assert!((0..MAX_CALLS).all(|index| add(index).is_ok()));
     assert_eq!(add(MAX_CALLS), Err(TooMuch));
+    // and so of a message that tells them whole
+    let mut assembler = Assembler::default();
+    assembler.begin_delta();
+    let mut complete = |place| assembler.complete(place, Fragment { name: "t", ..Fragment::default() });
+    assert!((0..MAX_CALLS).all(|place| complete(place).is_ok()));
+    assert_eq!(complete(MAX_CALLS), Err(TooMuch));
 }

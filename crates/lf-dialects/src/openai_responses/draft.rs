@@ -1,6 +1,6 @@
 //! The response as far as it is: one account of a turn for streamed and whole answers.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use lf_core::model::Dialect;
 use lf_core::{ChatEvent, FinishReason, ToolCall, Usage};
@@ -10,6 +10,7 @@ use super::RESPONSES_ONLY;
 use super::errors::failure;
 use super::ids::item_id;
 use super::stream::Wire;
+use super::tools::{Calls, Form, INPUT};
 use super::view::ResponsesView;
 
 /// The `phase` of a message that is not the answer.
@@ -23,6 +24,7 @@ pub(super) struct Draft {
     pub(super) now: Option<u64>,
     model: String,
     echo: Map<String, Value>,
+    forms: HashMap<String, Form>,
     /// Items that are done.
     output: Vec<Value>,
     /// Their ids: clients refuse one that comes twice.
@@ -74,6 +76,7 @@ impl Draft {
             now: None,
             model: model.to_owned(),
             echo: view.echo,
+            forms: view.forms,
             output: Vec::new(),
             ids: HashSet::new(),
             open: None,
@@ -223,22 +226,28 @@ impl Draft {
     fn call(&mut self, call: &ToolCall, wire: &mut Wire) {
         self.close(Ending::Whole, wire);
         self.unseal(wire);
+        let form = self.forms.get(&call.name).cloned();
+        match form.as_ref().map_or(Calls::Function, |form| form.calls) {
+            Calls::Function => self.function_call(call, form.as_ref(), wire),
+            Calls::Custom => self.custom_call(call, form.as_ref(), wire),
+            Calls::Search => self.search_call(call, wire),
+        }
+    }
+
+    fn function_call(&mut self, call: &ToolCall, form: Option<&Form>, wire: &mut Wire) {
         let at = self.output.len();
         let id = item_id("fc", &self.id, at);
+        let name = form.map_or(&call.name, |form| &form.name);
         // the model's own text, unless that has no meaning but through repair
         let arguments = match call.arguments.value() {
             Ok(_) => call.arguments.for_replay(),
             Err(_) => call.arguments.raw().to_owned(),
         };
         let mut item = json!({
-            "id": id, "type": "function_call", "status": "in_progress", "call_id": call.id, "name": call.name,
+            "id": id, "type": "function_call", "status": "in_progress", "call_id": call.id, "name": name,
             "arguments": "",
         });
-        for (key, value) in call.rest.get(RESPONSES_ONLY).and_then(Value::as_object).into_iter().flatten() {
-            if item.get(key).is_none() {
-                item[key.as_str()] = value.clone();
-            }
-        }
+        complete(&mut item, call, form);
         wire.tell("response.output_item.added", || json!({"output_index": at, "item": item}));
         wire.tell(
             "response.function_call_arguments.delta",
@@ -246,11 +255,46 @@ impl Draft {
         );
         wire.tell(
             "response.function_call_arguments.done",
-            || json!({"item_id": id, "output_index": at, "name": call.name, "arguments": arguments}),
+            || json!({"item_id": id, "output_index": at, "name": name, "arguments": arguments}),
         );
         item["arguments"] = arguments.into();
         item["status"] = "completed".into();
         self.done(item, wire);
+    }
+
+    /// A call whose input is a text, which the model gave as the argument of a function.
+    fn custom_call(&mut self, call: &ToolCall, form: Option<&Form>, wire: &mut Wire) {
+        let at = self.output.len();
+        let id = item_id("ctc", &self.id, at);
+        let name = form.map_or(&call.name, |form| &form.name);
+        let input = custom_input(call);
+        let mut item = json!({
+            "id": id, "type": "custom_tool_call", "status": "in_progress", "call_id": call.id, "name": name,
+            INPUT: "",
+        });
+        complete(&mut item, call, form);
+        wire.tell("response.output_item.added", || json!({"output_index": at, "item": item}));
+        wire.tell(
+            "response.custom_tool_call_input.delta",
+            || json!({"item_id": id, "output_index": at, "delta": input}),
+        );
+        wire.tell(
+            "response.custom_tool_call_input.done",
+            || json!({"item_id": id, "output_index": at, "input": input}),
+        );
+        item[INPUT] = input.into();
+        item["status"] = "completed".into();
+        self.done(item, wire);
+    }
+
+    /// A search for tools, whose arguments are no text.
+    fn search_call(&mut self, call: &ToolCall, wire: &mut Wire) {
+        let arguments = call.arguments.value().cloned().unwrap_or_default();
+        let item = json!({
+            "id": item_id("tsc", &self.id, self.output.len()), "type": "tool_search_call", "status": "completed",
+            "call_id": call.id, "execution": "client", "arguments": arguments,
+        });
+        self.whole(item, "tsc", wire);
     }
 
     /// An item that the upstream gave as a whole. Messages and calls are told by events of their own; reasoning that
@@ -335,6 +379,29 @@ impl Draft {
     }
 }
 
+/// What the item of a call says beyond name and arguments.
+fn complete(item: &mut Value, call: &ToolCall, form: Option<&Form>) {
+    if let Some(namespace) = form.and_then(|form| form.namespace.as_ref()) {
+        item["namespace"] = namespace.as_str().into();
+    }
+    for (key, value) in call.rest.get(RESPONSES_ONLY).and_then(Value::as_object).into_iter().flatten() {
+        if item.get(key).is_none() {
+            item[key.as_str()] = value.clone();
+        }
+    }
+}
+
+/// The text that is meant: some models name the one argument as they like.
+fn custom_input(call: &ToolCall) -> String {
+    let Ok(arguments) = call.arguments.value() else { return call.arguments.raw().to_owned() };
+    let only = arguments.values().next().filter(|_| arguments.len() == 1);
+    match arguments.get(INPUT).or(only) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) if arguments.contains_key(INPUT) => other.to_string(),
+        _ => call.arguments.for_replay(),
+    }
+}
+
 impl Open {
     fn item(&self, status: &str) -> Value {
         let parts = if self.text.is_empty() { json!([]) } else { json!([self.part()]) };
@@ -360,7 +427,7 @@ impl Open {
     }
 }
 
-fn write_usage(usage: &Usage) -> Value {
+pub(super) fn write_usage(usage: &Usage) -> Value {
     json!({
         "input_tokens": usage.input,
         "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_written},

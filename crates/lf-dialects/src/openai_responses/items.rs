@@ -3,8 +3,10 @@
 use lf_core::{Arguments, AssistantMessage, Content, Message, Prose, ToolCall, ToolResult};
 use serde_json::{Map, Value, json};
 
+use super::compaction;
 use super::ids::is_own;
 use super::parts::{self, string};
+use super::tools::{self, INPUT, SEARCH, full_name, is_clients_search};
 use super::{ITEMS, PARAGRAPH, RESPONSES_ONLY};
 use crate::openai_chat::RequestError;
 
@@ -17,6 +19,26 @@ const HOSTED: [&str; 6] = [
     "image_generation_call",
     "mcp_list_tools",
     "mcp_call",
+];
+
+/// What a client did or allowed for a tool that only this API has, and items that steer its servers: kept like those, but
+/// other models miss something without them.
+pub(super) const CLIENT_SIDE: [&str; 15] = [
+    "apply_patch_call",
+    "apply_patch_call_output",
+    "computer_call",
+    "computer_call_output",
+    "configuration_update",
+    "local_shell_call",
+    "local_shell_call_output",
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "program",
+    "program_output",
+    "shell_call",
+    "shell_call_output",
+    "tool_search_call",
+    "tool_search_output",
 ];
 
 /// Whether `input` is the whole conversation.
@@ -64,18 +86,43 @@ impl Reader {
     fn item(
         &mut self,
         path: &str,
-        item: Value,
+        mut item: Value,
         resolve: &dyn Fn(&str) -> Option<Value>,
     ) -> Result<(), RequestError> {
-        match kind(path, &item)? {
+        match kind(path, &item)?.to_owned().as_str() {
             "message" => self.message(path, item),
-            "function_call" => self.turn().call(path, &item),
-            "function_call_output" => self.output(path, &item),
+            "function_call" => {
+                let arguments = arguments(path, &item)?;
+                self.turn().call(path, &item, arguments)
+            }
+            "custom_tool_call" => {
+                let input = custom_input(path, &item)?;
+                self.turn().call(path, &item, input)
+            }
+            "function_call_output" | "custom_tool_call_output" => self.output(path, &item),
+            "tool_search_call" if is_clients_search(&item) => {
+                let arguments = arguments(path, &item)?;
+                item["name"] = SEARCH.into();
+                self.turn().call(path, &item, arguments)
+            }
+            "tool_search_output" if is_clients_search(&item) => {
+                item["output"] = tools::found(&item["tools"]).into();
+                self.output(path, &item)
+            }
+            "agent_message" => self.agent_message(path, &item),
+            // read with the other tools
+            "additional_tools" => Ok(()),
             "reasoning" => {
                 self.turn().reasoning(item);
                 Ok(())
             }
-            kind if HOSTED.contains(&kind) => {
+            "compaction" => {
+                let summary = compaction::read(path, &item)?;
+                self.end_turn();
+                self.said.push(summary);
+                Ok(())
+            }
+            kind if HOSTED.contains(&kind) || CLIENT_SIDE.contains(&kind) => {
                 let turn = self.turn();
                 turn.says_more = true;
                 turn.items.push(item);
@@ -134,6 +181,21 @@ impl Reader {
         Ok(())
     }
 
+    /// What one of Codex's agents wrote to another. The sealed part is what its model gave as an argument, which is
+    /// plain text where that model was asked through this program.
+    fn agent_message(&mut self, path: &str, item: &Value) -> Result<(), RequestError> {
+        let mut content = item["content"].clone();
+        for part in content.as_array_mut().into_iter().flatten() {
+            if part["type"] == "encrypted_content" {
+                *part = json!({"type": "input_text", "text": part["encrypted_content"]});
+            }
+        }
+        let (content, rest) = parts::content(&format!("{path}.content"), &content)?;
+        self.end_turn();
+        self.said.push(Message::User(Prose { content, rest }));
+        Ok(())
+    }
+
     /// A result goes directly after the message that makes the call, as every model API demands.
     fn output(&mut self, path: &str, item: &Value) -> Result<(), RequestError> {
         let call_id = string(path, item, "call_id")?;
@@ -175,6 +237,28 @@ fn kind<'a>(path: &str, item: &'a Value) -> Result<&'a str, RequestError> {
         Value::Null if item["id"].is_string() => Ok("item_reference"),
         _ => parts::kind(path, item, "message"),
     }
+}
+
+fn arguments(path: &str, item: &Value) -> Result<Arguments, RequestError> {
+    Ok(match &item["arguments"] {
+        Value::Null => Arguments::parse(""),
+        Value::String(raw) => Arguments::parse(raw.as_str()),
+        Value::Object(object) => Arguments::from_object(object.clone()),
+        other => {
+            let what = "a string that holds a JSON object";
+            return Err(RequestError::expected(&format!("{path}.arguments"), what, other));
+        }
+    })
+}
+
+/// The text of a call as the argument that the model gave it in.
+fn custom_input(path: &str, item: &Value) -> Result<Arguments, RequestError> {
+    let Value::String(text) = &item[INPUT] else {
+        return Err(RequestError::expected(&format!("{path}.{INPUT}"), "a string", &item[INPUT]));
+    };
+    let mut arguments = Map::new();
+    arguments.insert(INPUT.to_owned(), text.as_str().into());
+    Ok(Arguments::from_object(arguments))
 }
 
 fn not_stored(path: &str, id: &str) -> RequestError {
@@ -221,19 +305,11 @@ impl Turn {
         }
     }
 
-    fn call(&mut self, path: &str, item: &Value) -> Result<(), RequestError> {
-        const TOLD: [&str; 6] = ["type", "id", "call_id", "name", "arguments", "status"];
+    fn call(&mut self, path: &str, item: &Value, arguments: Arguments) -> Result<(), RequestError> {
+        const TOLD: [&str; 9] =
+            ["type", "id", "call_id", "name", "namespace", "arguments", INPUT, "execution", "status"];
         let id = string(path, item, "call_id")?;
-        let name = string(path, item, "name")?;
-        let arguments = match &item["arguments"] {
-            Value::Null => Arguments::parse(""),
-            Value::String(raw) => Arguments::parse(raw.as_str()),
-            Value::Object(object) => Arguments::from_object(object.clone()),
-            other => {
-                let what = "a string that holds a JSON object";
-                return Err(RequestError::expected(&format!("{path}.arguments"), what, other));
-            }
-        };
+        let name = full_name(item["namespace"].as_str(), &string(path, item, "name")?);
         let further = item.as_object().into_iter().flatten();
         let further: Map<String, Value> = further
             .filter(|(key, value)| !value.is_null() && !TOLD.contains(&key.as_str()))

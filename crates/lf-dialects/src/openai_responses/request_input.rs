@@ -69,7 +69,7 @@ fn prose(role: &str, prose: &Prose, out: &mut Vec<Value>) -> Result<(), ModelErr
 }
 
 /// The content as a client of the same dialect wrote it, if it still says the same.
-fn own_content<'a>(rest: &'a Map<String, Value>, content: &Content) -> Option<&'a Value> {
+pub(super) fn own_content<'a>(rest: &'a Map<String, Value>, content: &Content) -> Option<&'a Value> {
     let own = kept(rest)?.get("content")?;
     let list = own.as_array()?;
     let same_count = match content {
@@ -83,7 +83,7 @@ fn part_texts(parts: &[Value]) -> String {
     parts.iter().filter_map(|part| part["text"].as_str().or_else(|| part["refusal"].as_str())).collect()
 }
 
-fn part(part: &Part) -> Result<Value, ModelError> {
+pub(super) fn part(part: &Part) -> Result<Value, ModelError> {
     Ok(match part {
         Part::Text(text) => json!({"type": "input_text", "text": text}),
         Part::Image { url, detail } => image(url, detail.as_deref()),

@@ -30,7 +30,7 @@ pub(super) fn write(model: &str, request: &ModelRequest, encoded: &mut Encoded) 
     }
     let own = kept(&request.parameters);
     for (key, value) in own.into_iter().flatten() {
-        if !value.is_null() && !SETTLED.contains(&key.as_str()) {
+        if !value.is_null() && !SETTLED.contains(&key.as_str()) && !is_reserved(key) {
             merge(&mut encoded.fields, key, value.clone());
         }
     }

@@ -10,6 +10,7 @@ use crate::upstream::{UpstreamOptions, encode_whole};
 mod decoding;
 mod protocol;
 mod telling;
+mod tools;
 
 #[expect(clippy::needless_pass_by_value, reason = "reads better at the many calls")]
 fn decoded(body: Value) -> Result<(ChatRequest, ResponsesView), RequestError> {

@@ -1,10 +1,12 @@
 //! What a request asks of its response, beside the answer.
 
+use std::collections::HashMap;
+
 use lf_core::Message;
 use lf_core::model::ChatRequest;
 use serde_json::{Map, Value, json};
 
-use super::served::Tool;
+use super::tools::{Form, Tools};
 use crate::openai_chat::{RequestError, boolean};
 
 /// How the client wants its answer, and what the response tells it back.
@@ -24,11 +26,13 @@ pub struct ResponsesView {
     pub has_instructions: bool,
     /// The fields of the response object that repeat the request, with the API's defaults for what it left open.
     pub(super) echo: Map<String, Value>,
+    /// The client's tools that are no plain functions to it, by the names that they have in the core.
+    pub(super) forms: HashMap<String, Form>,
 }
 
 impl ResponsesView {
     /// `fields` has no nulls.
-    pub(super) fn read(fields: &Map<String, Value>, tools: &[Tool]) -> Result<Self, RequestError> {
+    pub(super) fn read(fields: &Map<String, Value>, tools: &Tools) -> Result<Self, RequestError> {
         let flag = |key: &str| boolean(key, fields.get(key).cloned());
         let conversation = match fields.get("conversation") {
             None => None,
@@ -67,6 +71,7 @@ impl ResponsesView {
             max_tool_calls,
             has_instructions,
             echo,
+            forms: tools.forms.clone(),
         })
     }
 
@@ -86,7 +91,7 @@ fn text(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, Reques
 }
 
 /// The API demands all of these in every response; numbers that nobody gave are OpenAI's defaults.
-fn echo(fields: &Map<String, Value>, tools: &[Tool]) -> Result<Map<String, Value>, RequestError> {
+fn echo(fields: &Map<String, Value>, tools: &Tools) -> Result<Map<String, Value>, RequestError> {
     let given = |key: &str, otherwise: Value| fields.get(key).cloned().unwrap_or(otherwise);
     for key in ["service_tier", "safety_identifier", "prompt_cache_key", "user"] {
         text(fields, key)?;
@@ -107,7 +112,7 @@ fn echo(fields: &Map<String, Value>, tools: &[Tool]) -> Result<Map<String, Value
     for key in ["instructions", "max_output_tokens", "max_tool_calls", "previous_response_id"] {
         tell(key, given(key, Value::Null));
     }
-    tell("tools", tools.iter().map(|tool| tool.told.clone()).collect());
+    tell("tools", tools.told.clone().into());
     tell("tool_choice", given("tool_choice", "auto".into()));
     tell("parallel_tool_calls", given("parallel_tool_calls", true.into()));
     tell("text", written_text(fields.get("text")));

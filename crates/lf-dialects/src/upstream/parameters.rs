@@ -84,11 +84,20 @@ pub(crate) fn kept_for_others(request: &ModelRequest, own: &str) -> Vec<String> 
         .parameters
         .iter()
         .filter(|(key, _)| super::is_reserved(key) && *key != own && *key != ANTHROPIC_ONLY);
+    let mut leave_out = |name: String| {
+        if !left_out.contains(&name) {
+            left_out.push(name);
+        }
+    };
     for (key, value) in others.filter_map(|(_, kept)| kept.as_object()).flatten() {
         let empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-        let about_form = ABOUT_FORM.contains(&key.as_str());
-        if !empty && !about_form && !left_out.contains(key) {
-            left_out.push(key.clone());
+        match (key.as_str(), value.as_array()) {
+            _ if empty || super::is_reserved(key) || ABOUT_FORM.contains(&key.as_str()) => {}
+            ("tools", Some(tools)) => {
+                let kinds = tools.iter().filter_map(|tool| tool["type"].as_str());
+                kinds.for_each(|kind| leave_out(format!("tools: {kind}")));
+            }
+            _ => leave_out(key.clone()),
         }
     }
     let native =

@@ -3,18 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lf_core::project::Generation;
 use lf_core::tool::{ToolOutput, ToolProgress};
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, RequestId,
-    ServerResult,
+    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, ErrorCode,
+    InputResponses, RequestId, ServerResult, SubscriptionFilter, SubscriptionsListenRequest,
+    SubscriptionsListenRequestParams,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::{Client, answer, unanswered};
+use super::answer::{self, Answer};
+use super::client::Client;
+use super::elicitation;
+use super::explain::unanswered;
 use crate::failure::{Failure, excerpt};
 use crate::sse::SseError;
 use crate::stdio::{MAX_LINE, OVERSIZED};
@@ -22,6 +27,8 @@ use crate::tap::Signals;
 
 /// Bytes of one result over HTTP.
 const MAX_RESULT: usize = 16 * 1024 * 1024;
+/// Requests for one call whose server wants input meanwhile, as many as other SDKs send.
+const MAX_ROUNDS: usize = 10;
 /// Characters shown of what a server calls itself.
 const SHOWN_NAME: usize = 200;
 /// Characters shown of a refusal.
@@ -42,6 +49,9 @@ pub(crate) struct Link {
 #[derive(Debug, PartialEq)]
 pub(crate) struct About {
     pub(crate) protocol: String,
+    pub(crate) generation: Generation,
+    /// Whether it tells when its tools change.
+    pub(crate) tells_changes: bool,
     /// Name and version.
     pub(crate) server: Option<(String, String)>,
 }
@@ -61,6 +71,8 @@ pub(crate) enum AskError {
         code: i64,
     },
     TooLarge(usize),
+    /// What was agreed on with the server holds no longer: the request was not run, and a new connection may do.
+    Outdated(Failure),
 }
 
 impl Link {
@@ -72,11 +84,17 @@ impl Link {
     ) -> Self {
         let peer = running.peer().clone();
         let clean = |text: &str| signals.secrets.content(excerpt(text, SHOWN_NAME));
-        let about = peer.peer_info().map(|info| About {
-            protocol: clean(&info.protocol_version.to_string()),
-            server: info.server_info.as_ref().map(|server| (clean(&server.name), clean(&server.version))),
-        });
-        let about = about.unwrap_or(About { protocol: String::new(), server: None });
+        let info = peer.peer_info();
+        let info = info.as_deref();
+        let protocol = info.map(|info| info.protocol_version.to_string()).unwrap_or_default();
+        let tools = info.and_then(|info| info.capabilities.tools.as_ref());
+        let server = info.and_then(|info| info.server_info.as_ref());
+        let about = About {
+            generation: Generation::of(&protocol),
+            protocol: clean(&protocol),
+            tells_changes: tools.is_some_and(|tools| tools.list_changed == Some(true)),
+            server: server.map(|server| (clean(&server.name), clean(&server.version))),
+        };
         Self { peer, signals, base_url: base_url.into(), tracker, about: Arc::new(about) }
     }
 
@@ -84,8 +102,8 @@ impl Link {
         self.peer.is_transport_closed()
     }
 
-    /// Runs a tool. `limit` starts anew with each report of progress; `total` bounds it all. Dropping the future
-    /// tells the server that the call is cancelled.
+    /// Runs a tool. `limit` starts anew with each report of progress and each question that the server has meanwhile;
+    /// `total` bounds it all. Dropping the future tells the server that the call is cancelled.
     pub(crate) async fn call(
         &self,
         tool: &str,
@@ -93,11 +111,50 @@ impl Link {
         (limit, total): (Duration, Duration),
         progress: &(dyn Fn(ToolProgress) + Send + Sync),
     ) -> Result<ToolOutput, AskError> {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let result = self.ask(request, (limit, total), progress).await?;
-        let value = serde_json::to_value(&result).unwrap_or_default();
-        answer::output(self.signals.secrets.value(value))
+        let end = Instant::now() + total;
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
+        for _ in 0..MAX_ROUNDS {
+            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
+            let left = end.saturating_duration_since(Instant::now());
+            let result = self.ask(request, (limit, left), progress).await;
+            let result = result.map_err(|error| match error {
+                // what is told is the limit, not what was left of it
+                AskError::Timeout(reached) if reached == left => AskError::Timeout(total),
+                error => error,
+            })?;
+            let value = serde_json::to_value(&result).unwrap_or_default();
+            match answer::read(value)? {
+                Answer::Complete(fields) => {
+                    let fields = self.signals.secrets.value(Value::Object(fields));
+                    return answer::output(fields);
+                }
+                Answer::InputRequired { questions, state } => {
+                    params.input_responses = Some(responses(questions)?);
+                    params.request_state = state;
+                }
+            }
+        }
+        let message = format!("it asked for input more than {MAX_ROUNDS} times");
+        Err(AskError::Refused { message, code: -32_603 })
+    }
+
+    /// Asks the server to tell when its tools change, and waits until that ends. `Err` when it does not want to.
+    /// Dropping the future ends it.
+    pub(crate) async fn listen(&self) -> Result<(), AskError> {
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        let params = SubscriptionsListenRequestParams::new(filter);
+        let request = ClientRequest::SubscriptionsListenRequest(SubscriptionsListenRequest::new(params));
+        // What comes over the stream is taken off by the tap, as everything else that a server says on its own.
+        let sending = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+        let handle = sending.await.map_err(|error| self.ask_error(error))?;
+        let mut cancel = CancelOnDrop { link: self, id: Some(handle.id.clone()) };
+        let _listening = self.signals.listening();
+        let ended = handle.rx.await;
+        cancel.id = None;
+        match ended {
+            Ok(Ok(_)) | Err(_) => Ok(()),
+            Ok(Err(error)) => Err(self.ask_error(error)),
+        }
     }
 
     /// What it reports and fails with holds no secrets; the result is as it came.
@@ -159,6 +216,10 @@ impl Link {
         };
         match error {
             ServiceError::McpError(error) if error.code == OVERSIZED => AskError::TooLarge(MAX_LINE),
+            ServiceError::McpError(error) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
+                let reason = format!("does not speak revision {} any more", self.about.protocol);
+                AskError::Outdated(Failure::new(reason))
+            }
             ServiceError::McpError(error) => refused(&error.message, i64::from(error.code.0)),
             ServiceError::TransportSend(error) => self.send_error(&*error.error),
             ServiceError::TransportClosed if self.signals.trouble().as_ref().is_some_and(is_oversized) => {
@@ -181,6 +242,7 @@ impl Link {
         });
         let failure = self.signals.secrets.failure(&failure);
         match failure {
+            failure if crate::http::is_outdated(error) => AskError::Outdated(failure),
             failure if is_oversized(&failure) => AskError::TooLarge(MAX_RESULT),
             failure if is_unsent => AskError::Unsent(failure),
             failure => AskError::Broken(failure),
@@ -195,7 +257,7 @@ impl Link {
                 let trouble = self.signals.trouble();
                 trouble.unwrap_or_else(|| Failure::new(format!("closed the connection at {what}")))
             }
-            AskError::Unsent(failure) | AskError::Broken(failure) => failure,
+            AskError::Unsent(failure) | AskError::Broken(failure) | AskError::Outdated(failure) => failure,
             AskError::Refused { message, code } => {
                 Failure::new(format!("refused {what}: {message} (code {code})"))
             }
@@ -204,6 +266,21 @@ impl Link {
             }
         }
     }
+}
+
+/// What each question is answered. Only elicitation is declared, so nothing else may be asked.
+fn responses(questions: Map<String, Value>) -> Result<InputResponses, AskError> {
+    let answered =
+        questions.into_iter().map(|(key, question)| match question.get("method").and_then(Value::as_str) {
+            Some("elicitation/create") => Ok((key, elicitation::answer(&question["params"]).to_json())),
+            other => {
+                let asked = excerpt(other.unwrap_or("something unknown"), SHOWN_NAME);
+                let message =
+                    format!("it asked for `{asked}` in the middle of the call, which is not offered");
+                Err(AskError::Refused { message, code: -32_603 })
+            }
+        });
+    answered.collect()
 }
 
 /// The library has the same words for a body and for an event that is too large.
@@ -223,8 +300,10 @@ impl Drop for CancelOnDrop<'_> {
         let Some(id) = self.id.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let peer = self.link.peer.clone();
+        let cancelling = self.link.signals.cancelling();
         self.link.tracker.spawn_on(
             async move {
+                let _cancelling = cancelling;
                 let params = CancelledNotificationParam::new(
                     Some(id),
                     Some("the caller does not wait any longer".to_owned()),

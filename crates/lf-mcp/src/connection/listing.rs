@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lf_core::McpServer;
+use lf_core::project::Generation;
 use lf_core::tool::{Tool, ToolRef};
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
 use serde_json::{Value, json};
@@ -23,6 +24,20 @@ const MAX_TOOL: usize = 64 * 1024;
 pub(crate) struct ToolList {
     pub(crate) tools: Arc<Vec<Tool>>,
     pub(crate) listed: Instant,
+    /// How long the server wants the list to be kept: the least of its pages.
+    pub(crate) fresh: Option<Duration>,
+}
+
+impl ToolList {
+    /// Whether this is the same to a model as another list: names, descriptions and schemas.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        self.tools.len() == other.tools.len()
+            && self.tools.iter().zip(other.tools.iter()).all(|(one, other)| is_same(one, other))
+    }
+}
+
+fn is_same(one: &Tool, other: &Tool) -> bool {
+    one.id == other.id && one.description == other.description && one.schema == other.schema
 }
 
 impl Link {
@@ -57,7 +72,21 @@ impl Link {
                 "the tool list is too long and was cut"
             );
         }
-        Ok(ToolList { tools: Arc::new(pages.finish(previous)), listed: Instant::now() })
+        if self.about.generation == Generation::Modern && !pages.is_full() {
+            self.note_left_out(server, &pages.listed);
+        }
+        let fresh = pages.fresh;
+        Ok(ToolList { tools: Arc::new(pages.finish(previous)), listed: Instant::now(), fresh })
+    }
+
+    /// Tells which tools came over HTTP and are not in the list.
+    fn note_left_out(&self, server: &McpServer, listed: &HashSet<String>) {
+        for tool in self.signals.take_annotated() {
+            if !listed.contains(&tool) {
+                let server = server.name.as_str();
+                tracing::warn!(server, tool, "a tool is left out: its `x-mcp-header` is wrong");
+            }
+        }
     }
 
     async fn page(&self, cursor: Option<String>, limit: Duration) -> Result<Value, AskError> {
@@ -74,13 +103,25 @@ struct Pages<'a> {
     tools: Vec<Tool>,
     seen: usize,
     names: HashSet<String>,
+    /// As the server lists them, also those that the file denies.
+    listed: HashSet<String>,
     cursors: HashSet<String>,
+    fresh: Option<Duration>,
     secrets: &'a Secrets,
 }
 
 impl<'a> Pages<'a> {
     fn new(server: &'a McpServer, secrets: &'a Secrets) -> Self {
-        Self { server, tools: Vec::new(), seen: 0, names: HashSet::new(), cursors: HashSet::new(), secrets }
+        Self {
+            server,
+            tools: Vec::new(),
+            seen: 0,
+            names: HashSet::new(),
+            listed: HashSet::new(),
+            cursors: HashSet::new(),
+            fresh: None,
+            secrets,
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -91,6 +132,8 @@ impl<'a> Pages<'a> {
     fn add(&mut self, page: Value) -> Result<Option<String>, AskError> {
         let Value::Object(mut page) = page else { return Err(not_a_list()) };
         let Some(Value::Array(tools)) = page.remove("tools") else { return Err(not_a_list()) };
+        let fresh = page.get("ttlMs").and_then(Value::as_u64).map(Duration::from_millis);
+        self.fresh = self.fresh.into_iter().chain(fresh).min();
         for tool in tools {
             if self.is_full() {
                 let server = self.server.name.as_str();
@@ -119,6 +162,7 @@ impl<'a> Pages<'a> {
             tracing::warn!(server, "a tool without a name is left out");
             return;
         };
+        self.listed.insert(name.to_owned());
         let name: Arc<str> = name.into();
         if !self.server.tools.permits(&name) {
             return;
@@ -154,9 +198,7 @@ impl<'a> Pages<'a> {
     fn finish(self, previous: Option<&ToolList>) -> Vec<Tool> {
         let known = previous.map(|list| list.tools.as_slice()).unwrap_or_default();
         let kept = |tool: Tool| {
-            let same = known.iter().find(|known| {
-                known.id == tool.id && known.description == tool.description && known.schema == tool.schema
-            });
+            let same = known.iter().find(|known| is_same(known, &tool));
             same.cloned().unwrap_or(tool)
         };
         self.tools.into_iter().map(kept).collect()

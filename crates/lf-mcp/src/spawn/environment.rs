@@ -9,6 +9,9 @@ use lf_core::project::StdioServer;
 /// speak the user's language and to find a writable place.
 const SAFE: [&str; 8] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "TMPDIR"];
 
+/// Tells a child how many processes of this program are above it.
+pub const DEPTH_VARIABLE: &str = "LF_MCP_DEPTH";
+
 /// What `execvp` searches when there is no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -23,6 +26,10 @@ pub(crate) fn child_environment(ours: &[(String, String)], server: &StdioServer)
         environment.retain(|(known, _)| known != name);
         environment.push((name.clone(), value.expose().to_owned()));
     }
+    let above = ours.iter().find(|(name, _)| name == DEPTH_VARIABLE);
+    let above: u32 = above.and_then(|(_, depth)| depth.parse().ok()).unwrap_or(0);
+    environment.retain(|(name, _)| name != DEPTH_VARIABLE);
+    environment.push((DEPTH_VARIABLE.to_owned(), above.saturating_add(1).to_string()));
     environment
 }
 

@@ -56,6 +56,7 @@ async fn a_child_sees_exactly_the_safe_list_what_it_inherits_and_what_the_file_s
     let expected = [
         "HOME=/home/me",
         "LANG=C",
+        "LF_MCP_DEPTH=1",
         "PATH=/usr/bin:/bin",
         "SSH_AUTH_SOCK=/run/agent",
         "TERM=xterm",

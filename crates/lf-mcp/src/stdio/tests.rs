@@ -1,9 +1,9 @@
 use rmcp::model::RequestId;
 
-use super::line::{Line, LineReader};
+use super::*;
 
 async fn read(input: &[u8], limit: usize) -> Vec<Line> {
-    let mut reader = LineReader::new(tokio::io::BufReader::with_capacity(7, input), limit);
+    let mut reader = LineReader::new(BufReader::with_capacity(7, input), limit);
     let mut lines = Vec::new();
     loop {
         match reader.next().await.unwrap() {
@@ -46,4 +46,22 @@ async fn a_line_that_is_too_long_tells_its_id_from_either_end() {
 async fn an_endless_line_is_reported_before_it_ends() {
     let input = format!(r#"{{"jsonrpc":"2.0","id":9,"result":"{}"#, "x".repeat(5_000));
     assert_eq!(read(input.as_bytes(), 1_000).await, [Line::TooLong { id: Some(RequestId::Number(9)) }]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_read_costs_a_message_its_time_and_no_more() {
+    use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ListToolsRequest};
+    let (ours, _theirs) = tokio::io::duplex(64);
+    let (reader, writer) = tokio::io::split(ours);
+    let mut transport = StdioTransport::new(reader, writer, Arc::default());
+    let request = || {
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest::default());
+        ClientJsonRpcMessage::request(request, RequestId::Number(1))
+    };
+    let started = tokio::time::Instant::now();
+    assert!(transport.send(request()).await.is_ok());
+    assert_eq!(transport.send(request()).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert_eq!(started.elapsed(), WRITE_TIMEOUT);
+    // half a message may be in the pipe
+    assert_eq!(transport.send(request()).await.unwrap_err().kind(), io::ErrorKind::NotConnected);
 }

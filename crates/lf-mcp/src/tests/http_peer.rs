@@ -41,6 +41,8 @@ enum Body {
     Stream(mpsc::UnboundedReceiver<String>),
     /// The connection is closed without an answer.
     None,
+    /// Nothing is answered, and it is told when the client has closed the connection.
+    Silence(mpsc::UnboundedSender<()>),
 }
 
 impl Reply {
@@ -64,6 +66,10 @@ impl Reply {
 
     pub(crate) fn nothing() -> Self {
         Self { status: 0, headers: Vec::new(), body: Body::None }
+    }
+
+    pub(crate) fn silence(gone: mpsc::UnboundedSender<()>) -> Self {
+        Self { status: 0, headers: Vec::new(), body: Body::Silence(gone) }
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -177,6 +183,10 @@ async fn serve(
     }
     match reply.body {
         Body::None => {}
+        Body::Silence(gone) => {
+            let _ = stream.read(&mut [0]).await;
+            let _ = gone.send(());
+        }
         Body::Whole(body) => {
             head.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
             stream.write_all(head.as_bytes()).await?;
@@ -193,6 +203,35 @@ async fn serve(
     stream.flush().await
 }
 
+/// What a well-behaved server of the modern generation answers, with a schema that has arguments sent as headers; `None`
+/// for a notification. It insists on the headers of the generation.
+pub(crate) fn modern_answer(request: &Request) -> Option<Value> {
+    let id = request.body.get("id")?;
+    let params = &request.body["params"];
+    assert_eq!(request.header("mcp-protocol-version"), "2026-07-28");
+    assert_eq!(params["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+    assert_eq!(request.header("mcp-method"), request.rpc());
+    assert_eq!(request.header("mcp-name"), params["name"].as_str().unwrap_or_default());
+    assert_eq!(request.header("mcp-session-id"), "", "there are no sessions");
+    let header = |name: &str| json!({"type": "string", "x-mcp-header": name});
+    let result = match request.rpc() {
+        "server/discover" => json!({
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {}},
+            "ttlMs": 0,
+            "cacheScope": "public",
+        }),
+        "tools/list" => json!({"resultType": "complete", "ttlMs": 300_000, "cacheScope": "public", "tools": [
+            {"name": "echo", "inputSchema": {"type": "object", "properties": {"region": header("Region")}}},
+            {"name": "wrong", "inputSchema": {"type": "object", "properties": {"region": header("Not a token")}}},
+        ]}),
+        "tools/call" => json!({"resultType": "complete", "content": [{"type": "text", "text": "called"}]}),
+        method => panic!("unexpected method {method}"),
+    };
+    Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
 /// What a well-behaved server of one tool answers; `None` for a notification.
 pub(crate) fn answer(request: &Request) -> Option<Value> {
     let id = request.body.get("id")?;
@@ -204,6 +243,10 @@ pub(crate) fn answer(request: &Request) -> Option<Value> {
         }),
         "tools/list" => json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}),
         "tools/call" => json!({"content": [{"type": "text", "text": "called"}]}),
+        "server/discover" => {
+            let error = json!({"code": -32601, "message": "Method not found"});
+            return Some(json!({"jsonrpc": "2.0", "id": id, "error": error}));
+        }
         method => panic!("unexpected method {method}"),
     };
     Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))

@@ -62,7 +62,7 @@ async fn a_running_server_is_not_kept_from_a_chat_by_one_that_starts() {
     let mut slow = gated(&gate);
     "slow".clone_into(&mut slow.name);
     let running = peer("-", "");
-    names(&list(&tools(&pool, running.clone())).await);
+    tools(&pool, running.clone()).probe().await;
     let both = [("slow".to_owned(), Ok(Arc::new(slow))), (NAME.to_owned(), Ok(Arc::new(running)))];
     let catalogue = pool.tools(both).list(&["slow".to_owned(), NAME.to_owned()]).await;
     assert!(catalogue.tools.iter().all(|tool| &*tool.id.server == NAME) && !catalogue.tools.is_empty());

@@ -12,9 +12,14 @@ if starts != "-":
     with open(starts, "a") as file:
         print(os.getpid(), file=file)
 
+MODERN = "2026-07-28"
+# the generation that the first message settles; a server of both keeps to it
+generation = {"modern": "modern", "legacy": "legacy"}.get(mode)
+speaks = {"modern": ["modern"], "dual": ["modern", "legacy"], "slow_dual": ["modern", "legacy"], "slow_both": ["modern", "legacy"]}.get(mode, ["legacy"])
 lock = threading.Lock()
-tools = ["echo", "exit", "hang", "slow", "steps", "backwards", "grow", "grow_silently", "big", "big_tail", "cancelled", "odd", "leak", "leak_error", "leak_exit"]
+tools = ["echo", "exit", "hang", "slow", "steps", "backwards", "grow", "grow_silently", "big", "big_tail", "cancelled", "odd", "leak", "leak_error", "leak_exit", "task", "ask", "ask_blindly", "ask_roots", "ask_for_ever", "meta", "half", "ids", "strange", "bytes", "uninvited"]
 cancelled = []
+refused = []
 in_flight = []
 
 
@@ -25,11 +30,26 @@ def send(message):
 
 
 def answer(id, result):
+    if generation == "modern":
+        result.setdefault("resultType", "complete")
     send({"jsonrpc": "2.0", "id": id, "result": result})
+
+
+def refuse(id, code, message, data=None):
+    send({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message, "data": data}})
 
 
 def text(id, value):
     answer(id, {"content": [{"type": "text", "text": value}]})
+
+
+def changed():
+    params = {}
+    if generation == "modern":
+        if subscription is None:
+            return
+        params = {"_meta": {"io.modelcontextprotocol/subscriptionId": subscription}}
+    send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": params})
 
 
 def progress(params, value):
@@ -63,7 +83,8 @@ def call(id, params):
         text(id, "done")
     elif name == "grow":
         tools.append("grown")
-        send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        for _ in range(arguments.get("times", 1)):
+            changed()
         text(id, "grown")
     elif name == "grow_silently":
         tools.append("silent")
@@ -88,17 +109,94 @@ def call(id, params):
     elif name == "leak_exit":
         print("bad key " + os.environ["API_KEY"], file=sys.stderr, flush=True)
         os._exit(3)
+    elif name == "task":
+        answer(id, {"resultType": "task", "taskId": "1", "status": "working"})
+    elif name == "ask" or name == "ask_blindly" or name == "ask_roots" or name == "ask_for_ever":
+        ask(id, name, params)
+    elif name == "meta":
+        text(id, json.dumps(params["_meta"], sort_keys=True))
+    elif name == "half":
+        sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":{"content":[' % id)
+        sys.stdout.flush()
+        if arguments.get("exit"):
+            os._exit(5)
+    elif name == "ids":
+        # of nobody, of another type, of none; then its own, twice
+        for other in (id + 1000, str(id) + "x", None, -1, [id], {"id": id}):
+            send({"jsonrpc": "2.0", "id": other, "result": {"content": [{"type": "text", "text": "not yours"}]}})
+        text(id, "first")
+        text(id, "second")
+    elif name == "strange":
+        raw = {
+            "deep": '{"jsonrpc":"2.0","id":%d,"result":' % id + "[" * 10000 + "]" * 10000 + "}",
+            "twice": '{"jsonrpc":"2.0","id":%d,"result":{"content":[]},"result":{"content":[{"type":"text","text":"last"}]}}' % id,
+            "infinite": '{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":1e400}}' % id,
+            "huge": '{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":%s}}' % (id, "9" * 400),
+        }[arguments["how"]]
+        with lock:
+            sys.stdout.write(raw + "\n")
+            sys.stdout.flush()
+    elif name == "bytes":
+        with lock:
+            sys.stdout.buffer.write(b'\xff\xfe\x00 not text\n')
+            sys.stdout.buffer.write(('{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"a\\u0000b\u2028c"}]}}\r\n' % id).encode())
+            sys.stdout.buffer.flush()
+    elif name == "uninvited":
+        for number in range(arguments["times"]):
+            send({"jsonrpc": "2.0", "id": "s%d" % number, "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}})
+            send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
+        while len(refused) < arguments["times"]:
+            time.sleep(0.005)
+        text(id, str(set(refused)))
     elif name == "odd":
         answer(id, {"content": [{"type": "hologram", "data": 1}, {"type": "text", "text": "seen"}], "isError": True})
     else:
         text(id, json.dumps(arguments, sort_keys=True))
 
 
+FORM = {"type": "object", "properties": {"name": {"type": "string", "default": "hay"}}, "required": ["name"]}
+BLANK = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+questions = {}
+
+
+def ask(id, name, params):
+    """Asks a person as the generation does: inside the result, or by a request of its own."""
+    schema = BLANK if name == "ask_blindly" else FORM
+    question = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": schema}}
+    if name == "ask_roots":
+        question = {"method": "roots/list"}
+    if generation == "legacy":
+        waiting = threading.Event()
+        questions["question-%d" % id] = waiting
+        send({"jsonrpc": "2.0", "id": "question-%d" % id, **question})
+        waiting.wait()
+        text(id, json.dumps(waiting.answer, sort_keys=True))
+    elif "inputResponses" not in params or name == "ask_for_ever":
+        answer(id, {"resultType": "input_required", "inputRequests": {"who": question}, "requestState": "state \u00e9=="})
+    else:
+        assert params["requestState"] == "state \u00e9==", params
+        text(id, json.dumps(params["inputResponses"]["who"], sort_keys=True))
+
+
 def listed(cursor):
     page = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in tools]}
+    if generation == "modern":
+        page.update(ttlMs=0, cacheScope="private")
     if mode == "endless":
         number = int(cursor or "0")
         page = {"tools": [{"name": "tool%d" % number, "inputSchema": {"type": "object"}}], "nextCursor": str(number + 1)}
+    if mode == "many":
+        page = {"tools": [{"name": "tool%d" % number, "inputSchema": {"type": "object"}} for number in range(3000)]}
+    if mode == "bad_tools":
+        page["tools"] += [
+            {"name": "long", "description": "x" * 100000, "inputSchema": {"type": "object"}},
+            {"name": "list_schema", "inputSchema": []},
+            {"name": "text_schema", "inputSchema": "object"},
+            {"inputSchema": {"type": "object"}},
+            {"name": "remote", "inputSchema": {"type": "object", "$ref": "http://127.0.0.1:9/schema"}},
+            {"name": "echo", "inputSchema": {"type": "object"}},
+            {"name": "none"},
+        ]
     if mode == "same_cursor":
         page["nextCursor"] = "again"
     return page
@@ -112,16 +210,63 @@ if mode == "noise":
 if mode == "deaf":
     time.sleep(1000)
 
+if mode in ("slow_dual", "slow_both"):
+    time.sleep(1.5)
+
+
+def settle(method, params):
+    """What the message makes of the connection; None if it is refused."""
+    wanted = "modern" if MODERN == params.get("_meta", {}).get("io.modelcontextprotocol/protocolVersion") else "legacy"
+    if method == "notifications/initialized" or method == "notifications/cancelled":
+        return generation
+    if wanted not in speaks or (generation not in (None, wanted) and mode != "slow_both"):
+        return None
+    return wanted
+
+
+subscription = None
 for line in sys.stdin:
     message = json.loads(line)
     id, method, params = message.get("id"), message.get("method"), message.get("params", {})
-    if method == "initialize":
+    if method is None:
+        waiting = questions.pop(id, None)
+        if waiting is None:
+            refused.append(message["error"]["code"])
+            continue
+        waiting.answer = message.get("result") or message["error"]
+        waiting.set()
+        continue
+    settled = settle(method, params)
+    if settled is None and id is not None:
+        if mode == "mute":
+            continue
+        if mode == "quits":
+            os._exit(4)
+        if speaks == ["legacy"]:
+            refuse(id, -32601, "Method not found")
+        else:
+            refuse(id, -32022, "the connection speaks %s" % (generation or speaks[0]), {"supported": [MODERN]})
+        continue
+    generation = settled or generation
+    if method == "server/discover":
+        answer(id, {"supportedVersions": [MODERN], "capabilities": {"tools": {"listChanged": True}}, "ttlMs": 0, "cacheScope": "private",
+                    "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "peer", "version": "2"}}})
+    elif method == "initialize":
         version = params["protocolVersion"]
-        assert not params["capabilities"], "nothing is declared"
+        assert set(params["capabilities"]) <= {"elicitation"}, "nothing else is declared"
         answer(id, {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "peer", "version": "1"}})
     elif method == "tools/list":
+        if starts != "-":
+            with open(starts + ".lists", "a") as file:
+                print("list", file=file)
         answer(id, listed(params.get("cursor")))
     elif method == "tools/call":
         threading.Thread(target=call, args=(id, params), daemon=True).start()
+    elif method == "subscriptions/listen":
+        subscription = id
+        meta = {"io.modelcontextprotocol/subscriptionId": id}
+        send({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {"_meta": meta, "notifications": params["notifications"]}})
     elif method == "notifications/cancelled":
         cancelled.append(params["requestId"])
+    elif id is not None:
+        refuse(id, -32601, "Method not found")

@@ -404,3 +404,69 @@ async fn dropping_a_call_over_http_cancels_it_at_the_server() {
     assert!(dropped.is_err());
     eventually("it is cancelled", || peer.count("notifications/cancelled") == 1).await;
 }
+
+#[tokio::test]
+async fn a_stampede_on_a_forgotten_session_opens_one_new_session() {
+    let peer = Peer::start(with_session(|_| Reply::new(404, "text/plain", "no such session"), 1)).await;
+    let pool = pool();
+    let tools = tools(&pool, http(&peer.url));
+    assert_eq!(text(call(&tools, "echo", json!({})).await), "called");
+    let all = join_all((0..50).map(|_| call(&tools, "echo", json!({})))).await;
+    assert!(all.into_iter().map(text).all(|text| text == "called"));
+    assert_eq!(peer.count("initialize"), 2);
+}
+
+#[tokio::test]
+async fn a_place_to_get_a_token_from_is_not_visited() {
+    let bait = Peer::start(|_| Reply::accepted()).await;
+    let challenge = format!("Bearer resource_metadata=\"{}/.well-known/oauth-protected-resource\"", bait.url);
+    let peer =
+        Peer::start(move |_| Reply::new(401, "text/plain", "").with("www-authenticate", challenge.clone()))
+            .await;
+    let pool = pool();
+    assert_eq!(down(&tools(&pool, http(&peer.url))).await, "answered 401 Unauthorized: it needs credentials");
+    assert!(bait.requests.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_before_the_answer_is_a_lost_call_and_not_made_again() {
+    let peer = Peer::start(|request| {
+        if request.method != "POST" {
+            return Reply::new(405, "text/plain", "");
+        }
+        if request.rpc() != "tools/call" {
+            return answer(request).map_or_else(Reply::accepted, |body| Reply::json(&body));
+        }
+        // half an event, then the end
+        let (reply, sender) = Reply::events();
+        sender.send("event: message\ndata: {\"jsonrpc\":".to_owned()).unwrap();
+        reply
+    })
+    .await;
+    let pool = pool();
+    let tools = tools(&pool, http(&peer.url));
+    names(&list(&tools).await);
+    let lost = call(&tools, "echo", json!({})).await;
+    assert!(matches!(lost, Err(ToolError::Lost { .. })), "{lost:?}");
+    assert_eq!(peer.count("tools/call"), 1);
+}
+
+#[tokio::test]
+async fn a_redirect_that_would_change_the_method_is_not_followed() {
+    for status in [301, 302, 303] {
+        let peer = Peer::start(move |request| match request.path.as_str() {
+            "/" => Reply::new(status, "text/plain", "").with("location", "/mcp"),
+            path => panic!("{path} was asked for"),
+        })
+        .await;
+        let pool = pool();
+        let tools = tools(&pool, http(&peer.url));
+        let reason = down(&tools).await;
+        assert!(
+            reason.starts_with(&format!("answered {status} ")) && reason.ends_with("it redirects elsewhere"),
+            "{reason}"
+        );
+        assert!(tools.hint(NAME).unwrap().contains("base_url"));
+        assert_eq!(peer.requests.lock().unwrap().len(), 1);
+    }
+}

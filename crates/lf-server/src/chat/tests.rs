@@ -12,26 +12,28 @@ fn user(text: &str) -> Message {
 
 #[test]
 fn the_projects_prompt_and_the_clients_are_one_system_message() {
-    let mut given = vec![system("Be brief."), user("hi")];
-    let mut messages = Vec::new();
-    add_system(&mut given, &mut messages, "You are a farm.".to_owned());
-    messages.extend(given);
+    let farm = || "You are a farm.".to_owned();
+    let messages = in_order(farm(), Vec::new(), vec![system("Be brief."), user("hi")]);
     assert_eq!(messages, [system("You are a farm.\n\nBe brief."), user("hi")]);
-
-    let mut given = vec![user("hi")];
-    let mut messages = Vec::new();
-    add_system(&mut given, &mut messages, "You are a farm.".to_owned());
-    messages.extend(given);
+    let messages = in_order(farm(), Vec::new(), vec![user("hi")]);
     assert_eq!(messages, [system("You are a farm."), user("hi")]);
 }
 
 #[test]
 fn without_a_prompt_of_its_own_a_project_changes_nothing() {
-    let mut given = vec![system("Be brief."), user("hi")];
-    let mut messages = Vec::new();
-    add_system(&mut given, &mut messages, String::new());
-    assert!(messages.is_empty());
-    assert_eq!(given, [system("Be brief."), user("hi")]);
+    let given = vec![system("Be brief."), user("hi"), system("Briefer."), user("hi?")];
+    assert_eq!(in_order(String::new(), Vec::new(), given.clone()), given);
+}
+
+#[test]
+fn system_messages_come_before_the_projects_other_prompts() {
+    let given = || vec![system("Be brief."), system("Be kind."), user("hi"), system("Now.")];
+    let messages = in_order(String::new(), vec![user("an example")], given());
+    let wanted = [system("Be brief."), system("Be kind."), user("an example"), user("hi"), system("Now.")];
+    assert_eq!(messages, wanted);
+    let messages = in_order("Farm.".to_owned(), vec![user("an example")], given());
+    assert_eq!(messages[0], system("Farm.\n\nBe brief."));
+    assert_eq!(messages[1..], wanted[1..]);
 }
 
 #[test]

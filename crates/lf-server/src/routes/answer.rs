@@ -8,22 +8,24 @@ use std::time::Duration;
 
 use async_stream::stream;
 use axum::Json;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::Sse;
 use axum::response::{IntoResponse as _, Response};
 use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
+use lf_core::model::ChatRequest;
 use lf_core::{ChatEvent, ModelError, Project};
 use lf_dialects::anthropic_messages;
-use lf_dialects::openai_chat::LfEvents;
-use serde_json::json;
+use lf_dialects::openai_chat::{ErrorReply, LfEvents};
+use serde_json::{Value, json};
 
 use super::Shared;
 use super::faces::{Head, View};
 use super::responses::Keeper;
+use crate::chat::Conversation;
 use crate::guard::json_body;
 use crate::reply::{Caller, error_reply};
 
@@ -42,7 +44,7 @@ pub(super) async fn scoped(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    match shared.app.find_project(&namespace, &project) {
+    match shared.app.find_project(&namespace, &project).await {
         Ok(project) => answer(shared, Some(project), &parts, body).await,
         Err(refusal) => Caller::of(&parts).refusal(&refusal),
     }
@@ -59,7 +61,7 @@ pub(super) async fn count_tokens(request: Request) -> Response {
         Ok(request) => {
             Json(json!({"input_tokens": anthropic_messages::count_tokens(&request)})).into_response()
         }
-        Err(error) => Caller::of(&parts).unreadable(&error),
+        Err(error) => error_reply(Caller::of(&parts).unreadable(&error)),
     }
 }
 
@@ -70,46 +72,80 @@ async fn answer(shared: Shared, scope: Option<Arc<Project>>, parts: &Parts, body
         Err(refusal) => return refusal,
     };
     let keeper = Keeper::new(shared.app.responses.clone(), scope.as_deref());
-    let item = |id: &str| keeper.item(id);
-    let (request, view) = match View::decode(caller.face, &parts.headers, &body, &item) {
-        Ok(decoded) => decoded,
-        Err(error) => return caller.unreadable(&error),
-    };
-    let (conversation, said) = match keeper.conversation(&view) {
-        Ok(found) => found,
-        Err(error) => return caller.unreadable(&error),
-    };
-    let mut events = match shared.app.chat_on(scope.as_ref(), request, conversation).await {
-        Ok(events) => Box::pin(events),
-        Err(refusal) => return caller.refusal(&refusal),
-    };
-    let Some(ChatEvent::Started { turn, model }) = events.next().await else {
-        return caller.refuse(StatusCode::INTERNAL_SERVER_ERROR, "the turn did not start");
-    };
-    let told = match parts.headers.get("x-lf-events").is_some_and(|value| value == "none") {
-        true => LfEvents::Hidden,
-        false => LfEvents::Told,
-    };
-    let head = Head::new(&turn, model, view, told);
-    let events = events.take_until(shared.cut.clone().cancelled_owned());
-    // the turn's own end comes before this one: a view ends with the first end it is told
-    let events = events.chain(stream::once(async { ChatEvent::Failed(going_down()) }));
-    let events: Events = match keeper.keep(&head, &body, said) {
-        None => Box::pin(events),
-        Some(record) if record.in_background() => {
-            let begun = record.body();
-            let told = record.run(Box::pin(events), &shared.tasks, head.view.streams());
-            match told {
-                None => return Json(begun).into_response(),
-                Some(events) => events,
-            }
-        }
-        Some(record) => Box::pin(record.follow(Box::pin(events))),
+    let asked = Asked { shared, scope, keeper, caller, headers: parts.headers.clone() };
+    let (events, head) = match asked.begin(&body).await {
+        Ok(Begun::Turn(events, head)) => (events, head),
+        Ok(Begun::Aside(begun)) => return Json(begun).into_response(),
+        Err(error) => return error_reply(error),
     };
     if head.view.streams() {
-        streamed(events, head, caller).await
+        streamed(events, *head, &asked.caller).await
     } else {
-        whole(events, &head, &caller).await
+        whole(events, &head, &asked.caller).await
+    }
+}
+
+/// Who asks for a turn, and where.
+pub(super) struct Asked {
+    pub shared: Shared,
+    pub scope: Option<Arc<Project>>,
+    pub keeper: Keeper,
+    pub caller: Caller,
+    pub headers: HeaderMap,
+}
+
+/// A turn that has begun.
+pub(super) enum Begun {
+    /// To be shown.
+    Turn(Events, Box<Head>),
+    /// It goes on by itself, and this is what there is to say of it now.
+    Aside(Value),
+}
+
+impl Asked {
+    /// From a body to a turn.
+    ///
+    /// # Errors
+    /// What can be said to be wrong before a model is asked, in the caller's dialect.
+    pub(super) async fn begin(&self, body: &Bytes) -> Result<Begun, ErrorReply> {
+        let Self { shared, keeper, caller, headers, .. } = self;
+        let item = |id: &str| keeper.item(id);
+        let (request, view) =
+            View::decode(caller.face, headers, body, &item).map_err(|error| caller.unreadable(&error))?;
+        let (conversation, said) = keeper.conversation(&view).map_err(|error| caller.unreadable(&error))?;
+        let (events, turn, model) = self.events(request, conversation).await?;
+        let told = match headers.get("x-lf-events").is_some_and(|value| value == "none") {
+            true => LfEvents::Hidden,
+            false => LfEvents::Told,
+        };
+        let head = Box::new(Head::new(&turn, model, view, told));
+        let Some(record) = keeper.keep(&head, body, said) else { return Ok(Begun::Turn(events, head)) };
+        if !record.in_background() {
+            return Ok(Begun::Turn(Box::pin(record.follow(events)), head));
+        }
+        let begun = record.body();
+        Ok(match record.run(events, &shared.tasks, head.view.streams()) {
+            None => Begun::Aside(begun),
+            Some(events) => Begun::Turn(events, head),
+        })
+    }
+
+    /// The events of a new turn behind the first, with what that tells: the turn and the model.
+    pub(super) async fn events(
+        &self,
+        request: ChatRequest,
+        conversation: Conversation,
+    ) -> Result<(Events, String, String), ErrorReply> {
+        let Self { shared, scope, caller, .. } = self;
+        let events = shared.app.chat_on(scope.as_ref(), request, conversation).await;
+        let mut events = Box::pin(events.map_err(|refusal| caller.refused(&refusal))?);
+        let Some(ChatEvent::Started { turn, model }) = events.next().await else {
+            return Err(caller.trouble(StatusCode::INTERNAL_SERVER_ERROR, "the turn did not start"));
+        };
+        let events = events.take_until(shared.cut.clone().cancelled_owned());
+        // the turn's own end comes before this one: a view ends with the first end it is told
+        let events = events.chain(stream::once(async { ChatEvent::Failed(ModelError::going_down()) }));
+        Ok((Box::pin(events), turn, model))
     }
 }
 
@@ -136,12 +172,16 @@ async fn whole(mut events: Events, head: &Head, caller: &Caller) -> Response {
     }
 }
 
-async fn streamed(mut events: Events, mut head: Head, caller: Caller) -> Response {
+/// Waits for the first event that shows something of the answer, and gives what came up to it.
+///
+/// # Errors
+/// When the turn fails before it.
+pub(super) async fn first(events: &mut Events, head: &mut Head) -> Result<Vec<ChatEvent>, ModelError> {
     let mut held = Vec::new();
     let deadline = tokio::time::Instant::now() + STATUS_WAIT;
     while let Ok(Some(event)) = tokio::time::timeout_at(deadline, events.next()).await {
-        if let ChatEvent::Failed(error) = &event {
-            return caller.model_error(error);
+        if let ChatEvent::Failed(error) = event {
+            return Err(error);
         }
         if let ChatEvent::Answering { model } = &event {
             head.model.clone_from(model);
@@ -152,18 +192,23 @@ async fn streamed(mut events: Events, mut head: Head, caller: Caller) -> Respons
             break;
         }
     }
+    // the beginning of the answer, before anything is known of it
+    held.insert(0, ChatEvent::Started { turn: String::new(), model: head.model.clone() });
+    Ok(held)
+}
+
+async fn streamed(mut events: Events, mut head: Head, caller: &Caller) -> Response {
+    let held = match first(&mut events, &mut head).await {
+        Ok(held) => held,
+        Err(error) => return error_reply(caller.model_error(&error)),
+    };
     let mut encoder = head.encoder();
     let keep_alive = encoder.keep_alive();
     let told = stream! {
         let mut events = stream::iter(held).chain(events);
-        // the beginning of the answer, before anything is known of it
-        let started = ChatEvent::Started { turn: String::new(), model: head.model.clone() };
-        for told in encoder.event(&started) {
-            yield Ok::<_, Infallible>(told);
-        }
         while let Some(event) = events.next().await {
             for told in encoder.event(&event) {
-                yield Ok(told);
+                yield Ok::<_, Infallible>(told);
             }
             match event {
                 ChatEvent::Finished { .. } => break,
@@ -181,13 +226,4 @@ async fn streamed(mut events: Events, mut head: Head, caller: Caller) -> Respons
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
-}
-
-fn going_down() -> ModelError {
-    ModelError::Failed {
-        url: "this daemon".to_owned(),
-        status: 503,
-        message: "it is shutting down".to_owned(),
-        retry_after: None,
-    }
 }

@@ -112,14 +112,12 @@ impl Head {
             View::Messages(view) => {
                 Encoder::Messages(Box::new(EventEncoder::new(&self.id, &self.model, *view, self.told)))
             }
-            View::Responses(view) => Encoder::Responses(Box::new(openai_responses::EventEncoder::new(
-                &self.id,
-                self.created,
-                &self.model,
-                (**view).clone(),
-                self.told,
-            ))),
+            View::Responses(view) => Encoder::Responses(Box::new(self.response_encoder(view))),
         }
+    }
+
+    pub(super) fn response_encoder(&self, view: &ResponsesView) -> openai_responses::EventEncoder {
+        openai_responses::EventEncoder::new(&self.id, self.created, &self.model, view.clone(), self.told)
     }
 }
 

@@ -22,7 +22,7 @@ const OWNER: &str = "llamafarm";
 
 /// In the shape of the API that asks: Anthropic's clients say which version of it they speak.
 pub(super) async fn models(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    let names = shared.app.model_names(None);
+    let names = shared.app.model_names(None).await;
     let names = names.iter().map(String::as_str);
     match speaks_anthropic(&headers) {
         true => Json(anthropic_messages::models(names)).into_response(),
@@ -43,7 +43,7 @@ pub(super) async fn model(
     if speaks_anthropic(&headers) {
         caller.face = Face::Messages;
     }
-    match shared.app.find_model(None, Some(&model)) {
+    match shared.app.find_model(None, Some(&model)).await {
         Ok(_) if caller.face == Face::Messages => Json(anthropic_messages::model(&model)).into_response(),
         Ok(_) => Json(openai_chat::models([model.as_str()], 0, OWNER)["data"][0].take()).into_response(),
         Err(refusal) => caller.refusal(&refusal),
@@ -58,7 +58,7 @@ pub(super) async fn project_models(
     headers: HeaderMap,
     Path((namespace, name)): Scope,
 ) -> Response {
-    let project = match shared.app.find_project(&namespace, &name) {
+    let project = match shared.app.find_project(&namespace, &name).await {
         Ok(project) => project,
         Err(refusal) => return caller.refusal(&refusal),
     };
@@ -92,7 +92,7 @@ pub(super) async fn servers(
     caller: Caller,
     Path((namespace, name)): Scope,
 ) -> Response {
-    match shared.app.find_project(&namespace, &name) {
+    match shared.app.find_project(&namespace, &name).await {
         Ok(project) => servers_of(&shared.app, &project),
         Err(refusal) => caller.refusal(&refusal),
     }
@@ -127,7 +127,7 @@ pub(super) async fn tools(
     Path((namespace, name)): Scope,
     Query(of): Query<OfModel>,
 ) -> Response {
-    match shared.app.find_project(&namespace, &name) {
+    match shared.app.find_project(&namespace, &name).await {
         Ok(project) => tools_of(&shared.app, &caller, &project, of.model.as_deref()).await,
         Err(refusal) => caller.refusal(&refusal),
     }
@@ -145,7 +145,7 @@ pub(super) async fn main_tools(
 }
 
 async fn tools_of(app: &App, caller: &Caller, project: &Arc<Project>, model: Option<&str>) -> Response {
-    let (project, model) = match app.find_model(Some(project), model) {
+    let (project, model) = match app.find_model(Some(project), model).await {
         Ok(found) => found,
         Err(refusal) => return caller.refusal(&refusal),
     };
@@ -188,7 +188,7 @@ pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> R
     };
     let project = match call.project.as_deref().map(|name| name.split_once('/')) {
         None => main_project(&shared.app),
-        Some(Some((namespace, name))) => shared.app.find_project(namespace, name),
+        Some(Some((namespace, name))) => shared.app.find_project(namespace, name).await,
         Some(None) => {
             let what = "`project` must be `namespace/project`";
             return caller.refuse(StatusCode::BAD_REQUEST, what);

@@ -22,7 +22,7 @@ use super::answer::Events;
 use super::faces::{Head, View, now};
 use crate::chat::Conversation;
 use crate::reply::Caller;
-use crate::responses::{Record, Responses, Said, Scope, Stored};
+use crate::responses::{Aside, Record, Responses, Said, Scope, Stored};
 
 /// Events of a background response that wait for a slow client. A full buffer slows the turn; a client that goes away
 /// does not.
@@ -32,17 +32,28 @@ const WAITING_EVENTS: usize = 256;
 pub(super) struct Keeper {
     responses: Responses,
     scope: Scope,
+    aside: Option<Arc<Aside>>,
 }
 
 impl Keeper {
     pub(super) fn new(responses: Responses, project: Option<&Project>) -> Self {
         let scope = project.map(|project| format!("{}/{}", project.namespace, project.name));
-        Self { responses, scope }
+        Self { responses, scope, aside: None }
+    }
+
+    /// The same for a request over a connection that keeps what is not stored.
+    pub(super) fn with(self, aside: Arc<Aside>) -> Self {
+        Self { aside: Some(aside), ..self }
+    }
+
+    fn find(&self, id: &str) -> Option<Arc<Stored>> {
+        let aside = self.aside.as_ref().and_then(|aside| aside.find(id));
+        aside.or_else(|| self.responses.find(&self.scope, id))
     }
 
     /// An output item of an earlier response, by its id.
     pub(super) fn item(&self, id: &str) -> Option<Value> {
-        let stored = self.responses.find(&self.scope, &openai_responses::response_of_item(id)?)?;
+        let stored = self.find(&openai_responses::response_of_item(id)?)?;
         let output = stored.body["output"].as_array()?;
         output.iter().find(|item| item["id"] == id).cloned()
     }
@@ -51,28 +62,33 @@ impl Keeper {
     pub(super) fn conversation(&self, view: &View) -> Result<(Conversation, Said), RequestError> {
         let said = Said::default();
         let View::Responses(view) = view else { return Ok((Conversation::default(), said)) };
-        if view.conversation.is_some() {
-            let message = "`conversation` is not offered here".to_owned();
-            let hint = "send `previous_response_id`, or the whole `input`";
-            return Err(RequestError::value("conversation", message, hint));
-        }
         if view.background && !view.store {
             let message = "`background` needs `store`: there is no other way to come back".to_owned();
             return Err(RequestError::value("background", message, "leave `store` out, or set it to true"));
         }
-        let before = match &view.previous_response_id {
-            None => [].into(),
-            Some(id) => self.before(id)?,
-        };
+        let before = self.earlier(view)?;
         let left = said.clone();
         let keep: Box<dyn FnOnce(_) + Send> = Box::new(move |messages| drop(left.set(messages)));
         let conversation = Conversation {
             before,
             unkept: usize::from(view.has_instructions),
             calls_left: view.max_tool_calls,
-            keep: view.store.then_some(keep),
+            keep: (view.store || self.aside.is_some()).then_some(keep),
         };
         Ok((conversation, said))
+    }
+
+    /// What the request goes on from; nothing where it does not.
+    pub(super) fn earlier(&self, view: &ResponsesView) -> Result<Arc<[lf_core::Message]>, RequestError> {
+        if view.conversation.is_some() {
+            let message = "`conversation` is not offered here".to_owned();
+            let hint = "send `previous_response_id`, or the whole `input`";
+            return Err(RequestError::value("conversation", message, hint));
+        }
+        match &view.previous_response_id {
+            None => Ok([].into()),
+            Some(id) => self.before(id),
+        }
     }
 
     fn before(&self, id: &str) -> Result<Arc<[lf_core::Message]>, RequestError> {
@@ -81,7 +97,7 @@ impl Keeper {
             error.code = Some("previous_response_not_found");
             error
         };
-        let Some(stored) = self.responses.find(&self.scope, id) else {
+        let Some(stored) = self.find(id) else {
             let message = format!("there is no response `{id}`");
             return Err(wrong(
                 message,
@@ -98,13 +114,16 @@ impl Keeper {
     /// Begins to keep the response; `None` where nothing is to be kept.
     pub(super) fn keep(&self, head: &Head, request: &Bytes, said: Said) -> Option<Kept> {
         let View::Responses(view) = &head.view else { return None };
-        if !view.store {
-            return None;
-        }
         let completion = head.response(view);
         let begun = completion.response();
-        let input = input_items(request, &head.id);
-        let record = self.responses.begin(&head.id, self.scope.clone(), begun, input, said);
+        let record = match &self.aside {
+            _ if view.store => {
+                let input = input_items(request, &head.id);
+                self.responses.begin(&head.id, self.scope.clone(), begun, input, said)
+            }
+            Some(aside) => aside.begin(&head.id, begun, said),
+            None => return None,
+        };
         Some(Kept { record, completion: Some(completion), view: (**view).clone() })
     }
 }

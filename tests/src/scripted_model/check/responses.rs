@@ -8,6 +8,9 @@ use super::{content_text, declarations, list, parsed, text};
 use crate::scripted_model::asked::{Asked, Called, Said, Tool};
 use crate::scripted_model::memory::{is_ours, seal};
 
+/// Tools that the API runs itself: nothing of them is called here.
+const HOSTED: [&str; 1] = ["web_search"];
+
 pub(super) fn read(request: &Value, problems: &mut Vec<String>) -> Asked {
     for key in ["previous_response_id", "conversation", "messages"] {
         if !request[key].is_null() {
@@ -18,7 +21,11 @@ pub(super) fn read(request: &Value, problems: &mut Vec<String>) -> Asked {
     let mut asked = Asked {
         model: text(&request["model"]),
         stream: request["stream"] == true,
-        tools: declarations(request, problems).iter().map(|tool| declared(tool, problems)).collect(),
+        tools: declarations(request, problems)
+            .iter()
+            .filter(|tool| !HOSTED.iter().any(|kind| tool["type"] == *kind))
+            .map(|tool| declared(tool, problems))
+            .collect(),
         system: system.clone(),
         ..Asked::default()
     };

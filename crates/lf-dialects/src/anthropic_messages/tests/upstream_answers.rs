@@ -326,6 +326,18 @@ fn blocks_go_back_under_the_ids_that_the_turn_gave_its_calls() {
 }
 
 #[test]
+fn more_blocks_than_any_answer_has_are_an_error() {
+    let blocks = vec![json!({"type": "text", "text": ""}); 5000];
+    let whole = json!({"type": "message", "content": blocks, "stop_reason": "end_turn"}).to_string();
+    for body in [stream(&blocks, &ended("end_turn")), whole] {
+        let mut decoder = AnswerDecoder::new(Dialect::Anthropic, "http://up");
+        let read = decoder.push(body.as_bytes(), &mut Vec::new());
+        let read = read.and_then(|()| decoder.finish(&mut Vec::new()));
+        assert!(read.unwrap_err().to_string().contains("more blocks"));
+    }
+}
+
+#[test]
 fn thinking_that_nobody_signed_stays_here() {
     let content = json!([
         {"type": "thinking", "thinking": "ours", "signature": "lf-unsigned"},

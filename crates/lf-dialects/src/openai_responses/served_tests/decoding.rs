@@ -97,10 +97,10 @@ fn a_turns_items_become_one_message_and_go_back_to_their_own_upstream_in_place()
     insta::assert_snapshot!(messages(&decode(ask(input.clone()))), @r#"
     user "go"
     assistant "One moment." Some("Shown.") ["a"] {"items":[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"SEALED"},{"type":"message","id":"msg_1","role":"assistant","phase":"commentary","content":[{"type":"output_text","text":"One moment.","annotations":[]}]},{"type":"function_call"}]}
-    tool a Some("f") "done"
+    tool a Some("n.f") "done"
     assistant "Found.\n\nNo more." None [] {"items":[{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"q"}},{"role":"assistant","content":"Found.","type":"message"},{"role":"assistant","content":[{"type":"refusal","refusal":"No more."}],"type":"message"}]}
     "#);
-    insta::assert_snapshot!(to_upstream(Dialect::OpenaiResponses, decode(ask(input)))["input"], @r#"[{"type":"message","role":"user","content":"go"},{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"SEALED"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"One moment.","annotations":[]}],"phase":"commentary"},{"type":"function_call","call_id":"a","name":"f","arguments":"{}","namespace":"n"},{"type":"function_call_output","call_id":"a","output":"done"},{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"q"}},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Found."}]},{"type":"message","role":"assistant","content":[{"type":"refusal","refusal":"No more."}]}]"#);
+    insta::assert_snapshot!(to_upstream(Dialect::OpenaiResponses, decode(ask(input)))["input"], @r#"[{"type":"message","role":"user","content":"go"},{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"SEALED"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"One moment.","annotations":[]}],"phase":"commentary"},{"type":"function_call","call_id":"a","name":"n.f","arguments":"{}"},{"type":"function_call_output","call_id":"a","output":"done"},{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"q"}},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Found."}]},{"type":"message","role":"assistant","content":[{"type":"refusal","refusal":"No more."}]}]"#);
 }
 
 #[test]
@@ -221,24 +221,32 @@ fn a_function_whose_strictness_is_left_open_stays_so_for_its_own_api() {
 #[test]
 fn every_tool_choice_is_read() {
     let function = |name: &str| json!({"type": "function", "name": name});
+    let custom = json!({"type": "custom", "name": "c"});
+    let space = json!({"type": "namespace", "name": "n", "tools": [function("d"), function("e")]});
     let chosen = |choice: Value| {
-        let request =
-            decode(ask_with(json!({"tool_choice": choice, "tools": [function("a"), function("b")]})));
+        let tools = json!([function("a"), function("b"), custom, space, {"type": "web_search"}]);
+        let request = decode(ask_with(json!({"tool_choice": choice, "tools": tools})));
         let names: Vec<String> = request.tools.into_iter().map(|tool| tool.name).collect();
-        (request.tool_choice, names.join(""))
+        (request.tool_choice, names.join(" "))
     };
     let allowed = |mode: &str, names: &[&str]| {
         let tools: Vec<Value> = names.iter().map(|name| function(name)).collect();
         chosen(json!({"type": "allowed_tools", "mode": mode, "tools": tools}))
     };
-    assert_eq!(chosen(json!(null)), (None, "ab".to_owned()));
-    assert_eq!(chosen(json!("auto")), (Some(ToolChoice::Auto), "ab".to_owned()));
-    assert_eq!(chosen(json!("none")), (Some(ToolChoice::None), "ab".to_owned()));
-    assert_eq!(chosen(json!("required")), (Some(ToolChoice::Required), "ab".to_owned()));
-    assert_eq!(chosen(function("b")), (Some(ToolChoice::Tool("b".to_owned())), "ab".to_owned()));
+    assert_eq!(chosen(json!(null)), (None, "a b c n.d n.e".to_owned()));
+    assert_eq!(chosen(json!("auto")), (Some(ToolChoice::Auto), "a b c n.d n.e".to_owned()));
+    assert_eq!(chosen(json!("none")), (Some(ToolChoice::None), "a b c n.d n.e".to_owned()));
+    assert_eq!(chosen(json!("required")), (Some(ToolChoice::Required), "a b c n.d n.e".to_owned()));
+    assert_eq!(chosen(function("b")), (Some(ToolChoice::Tool("b".to_owned())), "a b c n.d n.e".to_owned()));
     assert_eq!(allowed("auto", &["b"]), (Some(ToolChoice::Auto), "b".to_owned()));
     assert_eq!(allowed("required", &["b"]), (Some(ToolChoice::Tool("b".to_owned())), "b".to_owned()));
-    assert_eq!(allowed("required", &["b", "a"]), (Some(ToolChoice::Required), "ab".to_owned()));
+    assert_eq!(allowed("required", &["b", "a"]), (Some(ToolChoice::Required), "a b".to_owned()));
+    assert_eq!(allowed("required", &["e"]), (Some(ToolChoice::Tool("n.e".to_owned())), "n.e".to_owned()));
+    let mixed = json!({"type": "allowed_tools", "mode": "required", "tools": [{"type": "namespace", "name": "n"}, {"type": "web_search"}]});
+    assert_eq!(chosen(mixed), (Some(ToolChoice::Required), "n.d n.e".to_owned()));
+    let text = json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "custom", "name": "c"}]});
+    assert_eq!(chosen(text), (Some(ToolChoice::Auto), "c".to_owned()));
+    assert_eq!(chosen(json!({"type": "web_search"})), (None, "a b c n.d n.e".to_owned()));
 }
 
 #[test]
@@ -258,18 +266,20 @@ fn what_is_wrong_is_said_with_its_place() {
         refused(item(json!({"role": "user", "content": [{"type": "image_url"}]}))),
         refused(item(json!({"role": "user", "content": [{"type": "input_text"}]}))),
         refused(item(json!({"role": "user", "content": [{"type": "input_image"}]}))),
-        refused(item(json!({"type": "computer_call", "id": "c"}))),
+        refused(item(json!({"type": "unheard_of", "id": "c"}))),
         refused(item(json!({"type": "function_call", "name": "f", "arguments": "{}"}))),
         refused(item(json!({"type": "function_call", "call_id": "a", "name": "f", "arguments": 7}))),
         refused(item(json!({"type": "function_call_output", "call_id": "a", "output": "1"}))),
         refused(item(json!({"type": "function_call_output", "call_id": "a"}))),
-        refused(tool(json!({"type": "web_search"}))),
-        refused(tool(json!({"type": "mcp", "server_label": "s", "server_url": "https://a"}))),
-        refused(tool(json!({"type": "custom", "name": "c"}))),
+        refused(tool(json!({"type": "custom"}))),
+        refused(tool(json!({"type": "namespace", "name": "n"}))),
+        refused(tool(json!({"type": "namespace", "name": "n", "tools": [{"type": "function"}]}))),
+        refused(tool(json!({"name": "f"}))),
+        refused(item(json!({"type": "custom_tool_call", "call_id": "a", "name": "c"}))),
+        refused(item(json!({"type": "custom_tool_call_output", "call_id": "a", "output": "1"}))),
         refused(tool(json!({"type": "function", "function": {"name": "f"}}))),
         refused(tool(json!({"type": "function"}))),
         refused(choice(json!("any"))),
-        refused(choice(json!({"type": "file_search"}))),
         refused(choice(
             json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "x"}]}),
         )),
@@ -296,18 +306,20 @@ fn what_is_wrong_is_said_with_its_place() {
     400 "input[0].content[0].type" `input[0].content[0].type` is `image_url`; use `input_text`, `input_image`, `input_file` or `output_text`
     400 "input[0].content[0].text" `input[0].content[0].text` must be a string, not null
     400 "input[0].content[0].image_url" `input[0].content[0].image_url` is missing: a URL, or a `data:` URL with the image itself
-    400 "input[0].type" `input[0].type` is `computer_call`: such an item cannot be passed on to a model here; send `message`, `reasoning`, `function_call` and `function_call_output` items
+    400 "input[0].type" `input[0].type` is `unheard_of`: such an item cannot be passed on to a model here; send `message`, `reasoning`, `function_call` and `function_call_output` items
     400 "input[0].call_id" `input[0].call_id` is missing: a string is needed
     400 "input[0].arguments" `input[0].arguments` must be a string that holds a JSON object, not a number
     400 "input[0].call_id" `input[0]` is the output of call `a`, and no `function_call` before it has this `call_id`; send the call as well, or `previous_response_id`
     400 "input[0].output" `input[0].output` is missing: a string or an array of parts
-    400 "tools[0].type" `tools[0].type` is `web_search`: such a tool is part of OpenAI's own API and not offered here; use a tool of an MCP server for it, or declare a function
-    400 "tools[0].type" `tools[0].type` is `mcp`: that server would be reached from OpenAI's own servers; list it under `mcp.servers` in the project's llamafarm.yaml
-    400 "tools[0].type" `tools[0].type` is `custom`: only functions can be passed on; declare it as a function
+    400 "tools[0].name" `tools[0].name` is missing: a string is needed
+    400 "tools[0].tools" `tools[0].tools` must be an array, not null
+    400 "tools[0].tools[0].name" `tools[0].tools[0].name` is missing: a string is needed
+    400 "tools[0].type" `tools[0].type` is missing: a string is needed
+    400 "input[0].input" `input[0].input` must be a string, not null
+    400 "input[0].call_id" `input[0]` is the output of call `a`, and no `function_call` before it has this `call_id`; send the call as well, or `previous_response_id`
     400 "tools[0].function" `tools[0]` is declared as in Chat Completions; write `name`, `description` and `parameters` beside `type`, without `function`
     400 "tools[0].name" `tools[0].name` is missing: a string is needed
     400 "tool_choice" `tool_choice` is `any`; use "auto", "none", "required", {"type": "function", "name": "..."} or `allowed_tools`
-    400 "tool_choice.type" `tool_choice.type` is `file_search`: such a tool is part of OpenAI's own API and not offered here; use a tool of an MCP server for it, or declare a function
     400 "tool_choice.tools[0].name" `tool_choice.tools[0].name` is `x`, which `tools` does not declare
     400 "max_output_tokens" `max_output_tokens` is 0; use a whole number of at least 1
     400 "temperature" `temperature` must be a number, not a string

@@ -1,0 +1,216 @@
+use lf_core::model::ChatRequest;
+use lf_core::{Arguments, AssistantMessage, ChatEvent, Content, FinishReason, Message, ToolCall, Usage};
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::openai_chat::RequestError;
+
+fn decoded(body: &Value) -> Result<(ChatRequest, ResponsesView), RequestError> {
+    decode_compact_request_with(body.to_string().as_bytes(), &|_| None)
+}
+
+fn planned(body: &Value, before: &[Message]) -> (ChatRequest, Compaction) {
+    let (request, view) = decoded(body).unwrap();
+    Compaction::plan(request, &view, before)
+}
+
+fn finished(reason: FinishReason) -> ChatEvent {
+    let usage = Usage { input: 7, output: 2, ..Usage::default() };
+    ChatEvent::Finished { reason, usage, rounds: 1, stop_sequence: None }
+}
+
+fn compacted(body: &Value, summary: &str) -> Value {
+    let (_, mut compaction) = planned(body, &[]);
+    compaction.push(&ChatEvent::Text(summary.to_owned()));
+    compaction.push(&finished(FinishReason::Stop));
+    compaction.finish("resp_1", 5).unwrap()
+}
+
+fn question(request: &ChatRequest) -> String {
+    let [Message::System(_), Message::User(prose)] = &request.messages[..] else { unreachable!() };
+    prose.content.text()
+}
+
+fn conversation() -> Value {
+    json!({"model": "m", "prompt_cache_key": "k", "tool_choice": "required", "seed": 1, "instructions": "Be brief.", "input": [
+        {"role": "developer", "content": "Use metres."},
+        {"role": "user", "content": [
+            {"type": "input_text", "text": "How tall is this?"},
+            {"type": "input_image", "image_url": "data:image/png;base64,AA=="},
+        ]},
+        {"type": "function_call", "call_id": "a", "name": "measure", "arguments": "{\"of\":\"llama\"}"},
+        {"type": "function_call_output", "call_id": "a", "output": "1.8 m"},
+        {"role": "assistant", "content": "1.8 m."},
+        {"role": "user", "content": "Thanks."},
+    ]})
+}
+
+#[test]
+fn the_model_is_asked_once_for_a_summary_of_everything_that_was_said() {
+    let earlier = Message::Assistant(AssistantMessage {
+        calls: vec![ToolCall {
+            id: "z".to_owned(),
+            name: "look".to_owned(),
+            arguments: Arguments::parse("{}"),
+            rest: Map::new(),
+        }],
+        ..AssistantMessage::default()
+    });
+    let (request, _) = planned(&conversation(), &[earlier]);
+    assert_eq!(Value::Object(request.parameters.clone()), json!({"prompt_cache_key": "k"}));
+    assert!(request.tools.is_empty());
+    assert_eq!(request.tool_choice, Some(lf_core::ToolChoice::None));
+    let text = question(&request);
+    let (material, _) = text.split_once("</conversation>").unwrap();
+    insta::assert_snapshot!(material, @r#"
+    The assistant works by these instructions, which stay as they are:
+    [system]
+    Be brief.
+    <conversation>
+    [assistant calls look, z]
+    {}
+    [system]
+    Use metres.
+    [person]
+    How tall is this?
+    [assistant calls measure, a]
+    {"of":"llama"}
+    [result of a]
+    1.8 m
+    [assistant]
+    1.8 m.
+    [person]
+    Thanks.
+    "#);
+    let Message::User(prose) = &request.messages[1] else { unreachable!() };
+    let Content::Parts(parts) = &prose.content else { unreachable!() };
+    assert!(matches!(&parts[1], lf_core::Part::Image { url, .. } if url == "data:image/png;base64,AA=="));
+}
+
+#[test]
+fn what_people_said_stays_as_it_came_and_the_rest_becomes_one_item() {
+    let mut told = compacted(&conversation(), " The llama is 1.8 m tall. ");
+    let sealed = told["output"][3]["encrypted_content"].take();
+    assert!(sealed.as_str().unwrap().starts_with("lf."), "{sealed}");
+    assert_eq!(
+        told,
+        json!({
+            "id": "resp_1", "object": "response.compaction", "created_at": 5,
+            "output": [
+                {"id": "msg_lf_1_0", "type": "message", "status": "completed", "role": "developer",
+                    "content": [{"type": "input_text", "text": "Use metres."}]},
+                {"id": "msg_lf_1_1", "type": "message", "status": "completed", "role": "user", "content": [
+                    {"type": "input_text", "text": "How tall is this?"},
+                    {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "auto"},
+                ]},
+                {"id": "msg_lf_1_2", "type": "message", "status": "completed", "role": "user",
+                    "content": [{"type": "input_text", "text": "Thanks."}]},
+                {"id": "cmp_lf_1_3", "type": "compaction", "encrypted_content": null},
+            ],
+            "usage": {
+                "input_tokens": 7, "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+                "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 9,
+            },
+        })
+    );
+}
+
+#[test]
+fn a_compacted_conversation_goes_on_and_can_be_compacted_again() {
+    let mut input = compacted(&conversation(), "The llama is 1.8 m tall.")["output"].take();
+    input.as_array_mut().unwrap().push(json!({"role": "user", "content": "And now?"}));
+    let body = json!({"model": "m", "input": input});
+    let (request, _) = decode_request(body.to_string().as_bytes()).unwrap();
+    let said: Vec<String> = request
+        .messages
+        .iter()
+        .map(|message| match message {
+            Message::System(prose) => format!("system {}", prose.content.text()),
+            Message::User(prose) => format!("user {}", prose.content.text()),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "system Use metres.",
+            "user How tall is this?",
+            "user Thanks.",
+            "user Summary of the conversation so far:\n\nThe llama is 1.8 m tall.",
+            "user And now?",
+        ]
+    );
+    let (again, _) = planned(&body, &[]);
+    assert!(
+        question(&again).contains("[what came before]\nSummary of the conversation so far:\n\nThe llama")
+    );
+    let told = compacted(&body, "Both.");
+    let kinds: Vec<&str> =
+        told["output"].as_array().unwrap().iter().filter_map(|item| item["type"].as_str()).collect();
+    assert_eq!(
+        kinds,
+        ["message", "message", "message", "message", "compaction"],
+        "no summary of a summary is kept"
+    );
+}
+
+#[test]
+fn of_long_conversations_the_newest_messages_are_kept() {
+    let long = |letter: &str| json!({"role": "user", "content": letter.repeat(30_000)});
+    let body =
+        json!({"model": "m", "input": [long("a"), long("b"), {"role": "user", "content": "c"}, long("d")]});
+    let told = compacted(&body, "s");
+    let output = told["output"].as_array().unwrap();
+    let first: Vec<&str> =
+        output.iter().filter_map(|item| item["content"][0]["text"].as_str()).map(|text| &text[..1]).collect();
+    assert_eq!(first, ["b", "c", "d"]);
+}
+
+#[test]
+fn half_a_summary_is_none() {
+    for (event, wanted) in [
+        (Some(finished(FinishReason::Length)), "tokens"),
+        (Some(finished(FinishReason::ContentFilter)), "filter"),
+        (None, "broke off"),
+    ] {
+        let (_, mut compaction) = planned(&conversation(), &[]);
+        compaction.push(&ChatEvent::Text("The".to_owned()));
+        event.iter().for_each(|event| compaction.push(event));
+        let reply = compaction.finish("resp_1", 5).unwrap_err();
+        assert_eq!(reply.status, 502);
+        assert!(reply.body["error"]["message"].as_str().unwrap().contains(wanted), "{reply:?}");
+    }
+    let (_, mut compaction) = planned(&conversation(), &[]);
+    compaction.push(&finished(FinishReason::Stop));
+    assert_eq!(compaction.finish("resp_1", 5).unwrap_err().status, 502);
+}
+
+#[test]
+fn a_request_without_a_model_or_a_conversation_is_refused() {
+    let error = decoded(&json!({"input": "hi"})).unwrap_err();
+    assert_eq!((error.param.as_deref(), error.code), (Some("model"), Some("missing_required_parameter")));
+    assert_eq!(decoded(&json!({"model": "m"})).unwrap_err().param.as_deref(), Some("input"));
+    decoded(&json!({"model": "m", "previous_response_id": "resp_0"})).unwrap();
+}
+
+#[test]
+fn a_summary_that_is_not_ours_or_is_damaged_is_refused() {
+    let sealed = compacted(&conversation(), "Quite.")["output"][3]["encrypted_content"].take();
+    let sealed = sealed.as_str().unwrap();
+    let refusal = |content: &str| {
+        let item = json!({"type": "compaction", "encrypted_content": content});
+        let body = json!({"model": "m", "input": [item, {"role": "user", "content": "hi"}]});
+        let error = decode_request(body.to_string().as_bytes()).unwrap_err();
+        assert_eq!(error.param.as_deref(), Some("input[0].encrypted_content"));
+        assert!(error.hint.is_some() || content.is_empty());
+        error.message
+    };
+    assert!(refusal("gAAAAABpM0Yj").contains("not made by this program"));
+    assert!(refusal("").contains("empty"));
+    for at in 3..sealed.len() {
+        let mut other = sealed.as_bytes().to_vec();
+        other[at] = if other[at] == b'A' { b'B' } else { b'A' };
+        assert!(refusal(&String::from_utf8(other).unwrap()).contains("damaged"));
+        assert!(refusal(&sealed[..at]).contains("damaged"));
+    }
+}

@@ -1,0 +1,116 @@
+//! The files of stored projects: where they are, and writing them so that a crash leaves the old or the new one.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+/// File names of a project, in the order they are tried.
+pub(super) const FILES: [&str; 4] = ["llamafarm.yaml", "llamafarm.yml", "llamafarm.toml", "llamafarm.json"];
+
+/// `[A-Za-z0-9][A-Za-z0-9._-]{0,62}`
+pub(super) fn is_name(name: &str) -> bool {
+    (1..=63).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+}
+
+/// The directory of a project; the only way from names to a path. `None` for what is no name, and for what a symbolic
+/// link would lead out of the data directory.
+pub(super) fn place(data_dir: &Path, namespace: &str, name: &str) -> Option<PathBuf> {
+    if !(is_name(namespace) && is_name(name)) {
+        return None;
+    }
+    let mut path = data_dir.join("projects");
+    for part in [namespace, name] {
+        path.push(part);
+        if is_link(&path) {
+            return None;
+        }
+    }
+    Some(path)
+}
+
+/// The file of a project, which is no symbolic link.
+pub(super) fn file_in(directory: &Path) -> Option<PathBuf> {
+    let path = FILES.iter().map(|file| directory.join(file)).find(|path| path.symlink_metadata().is_ok())?;
+    (!is_link(&path)).then_some(path)
+}
+
+fn is_link(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink())
+}
+
+/// Of a text, in hexadecimal.
+pub(super) fn revision(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
+}
+
+/// Of a file of any size.
+pub(super) fn hash_of(path: &Path) -> io::Result<String> {
+    let mut hasher = Sha256::new();
+    io::copy(&mut File::open(path)?, &mut HashWriter(&mut hasher))?;
+    Ok(hexadecimal(&hasher.finalize()))
+}
+
+struct HashWriter<'a>(&'a mut Sha256);
+
+impl io::Write for HashWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Held by whoever changes something below the data directory, in this process or another. Released when dropped.
+pub(super) fn lock(data_dir: &Path) -> io::Result<File> {
+    std::fs::create_dir_all(data_dir)?;
+    let file = options().create(true).truncate(false).open(data_dir.join("write.lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Replaces a file as a whole: written beside it, synchronised, renamed. Only its owner may read it.
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let temporary = directory.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
+    let written = (|| {
+        // left behind by a crash
+        let _ = std::fs::remove_file(&temporary);
+        let mut file = options().create_new(true).open(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        File::open(directory)?.sync_all()
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+#[cfg(unix)]
+fn options() -> OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+#[cfg(not(unix))]
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    options
+}

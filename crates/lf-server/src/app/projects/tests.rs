@@ -1,0 +1,153 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use indexmap::IndexMap;
+use lf_core::McpServer;
+use lf_core::project::{Protocol, StdioServer, ToolFilter, Transport};
+use lf_mcp::{PoolOptions, ServerState};
+
+use super::*;
+
+/// Fails to start at once, and so shows whether its session is still known.
+fn server(name: &str) -> Arc<McpServer> {
+    let transport = Transport::Stdio(StdioServer {
+        command: format!("/nowhere/{name}"),
+        args: Vec::new(),
+        env: Vec::new(),
+        inherit_env: Vec::new(),
+        cwd: PathBuf::from("/"),
+    });
+    Arc::new(McpServer {
+        name: name.to_owned(),
+        transport,
+        tools: ToolFilter::default(),
+        timeout: Duration::from_secs(1),
+        max_timeout: Duration::from_secs(1),
+        startup_timeout: Duration::from_secs(1),
+        required: false,
+        protocol: Protocol::Auto,
+    })
+}
+
+/// A project with these servers.
+fn project(servers: &str) -> Project {
+    Project {
+        namespace: "main".to_owned(),
+        name: "main".to_owned(),
+        root: PathBuf::new(),
+        servers: servers.split_whitespace().map(|name| (name.to_owned(), Ok(server(name)))).collect(),
+        models: IndexMap::new(),
+        default_model: None,
+        prompts: IndexMap::new(),
+    }
+}
+
+struct Fixture {
+    directory: tempfile::TempDir,
+    projects: Projects,
+    pool: SessionPool,
+    reads: Arc<AtomicUsize>,
+}
+
+impl Fixture {
+    /// Files list the servers of their projects.
+    fn new(main: Option<Project>) -> Self {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let counted = reads.clone();
+        let loader: Loader = Box::new(move |path| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            std::fs::read_to_string(path).map(|text| project(&text)).map_err(|error| error.to_string())
+        });
+        Self { reads, ..Self::with_loader(main, loader) }
+    }
+
+    fn with_loader(main: Option<Project>, loader: Loader) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let pool = SessionPool::new(PoolOptions::new(Vec::new(), PathBuf::from("lf")));
+        let projects = Projects::new(main, directory.path().to_owned(), loader, pool.clone());
+        Self { directory, projects, pool, reads: Arc::default() }
+    }
+
+    fn path(&self, name: &str, file: &str) -> PathBuf {
+        self.directory.path().join("projects/ns").join(name).join(file)
+    }
+
+    fn write(&self, name: &str, file: &str, text: &str) {
+        let path = self.path(name, file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    async fn servers(&self, name: &str) -> Vec<String> {
+        self.projects.find("ns", name).await.unwrap().servers.keys().cloned().collect()
+    }
+
+    /// Begins a session with each server.
+    async fn use_all(&self, project: &Project) {
+        let servers = project.servers.iter().map(|(name, server)| (name.clone(), server.clone()));
+        self.pool.tools(servers).probe().await;
+    }
+
+    fn has_session(&self, name: &str) -> bool {
+        self.pool.status(&server(name)) != ServerState::Idle { last_error: None }
+    }
+}
+
+#[tokio::test]
+async fn a_project_is_read_when_it_is_asked_for_and_again_when_a_file_of_it_changed() {
+    let fixture = Fixture::new(None);
+    fixture.write("one", "llamafarm.yaml", "a");
+    assert_eq!(fixture.servers("one").await, ["a"]);
+    assert_eq!(fixture.servers("one").await, ["a"]);
+    assert_eq!(fixture.reads.load(Ordering::Relaxed), 1);
+    fixture.write("one", "llamafarm.yaml", "a b");
+    assert_eq!(fixture.servers("one").await, ["a", "b"]);
+    fixture.write("one", ".env", "X=1");
+    assert_eq!(fixture.servers("one").await, ["a", "b"]);
+    assert_eq!(fixture.reads.load(Ordering::Relaxed), 3);
+    std::fs::remove_file(fixture.path("one", "llamafarm.yaml")).unwrap();
+    let gone = fixture.projects.find("ns", "one").await;
+    assert!(matches!(gone, Err(Refusal::UnknownProject(name)) if name == "ns/one"));
+}
+
+#[tokio::test]
+async fn sessions_of_servers_that_left_their_last_project_are_taken_down() {
+    let fixture = Fixture::new(Some(project("of_main")));
+    fixture.write("one", "llamafarm.yaml", "left shared of_main stays");
+    fixture.write("two", "llamafarm.yaml", "shared");
+    fixture.servers("two").await;
+    let one = fixture.projects.find("ns", "one").await.unwrap();
+    fixture.use_all(&one).await;
+    assert!(["left", "shared", "of_main", "stays"].iter().all(|name| fixture.has_session(name)));
+    fixture.write("one", "llamafarm.yaml", "stays");
+    assert_eq!(fixture.servers("one").await, ["stays"]);
+    assert!(!fixture.has_session("left"), "nobody has it any more");
+    assert!(["shared", "of_main", "stays"].iter().all(|name| fixture.has_session(name)));
+    std::fs::remove_file(fixture.path("one", "llamafarm.yaml")).unwrap();
+    fixture.projects.find("ns", "one").await.unwrap_err();
+    assert!(!fixture.has_session("stays"), "its project is gone");
+}
+
+#[tokio::test]
+async fn a_project_that_is_slow_to_read_holds_up_nobody_else() {
+    let (let_go, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let loader: Loader = Box::new(move |path| {
+        if path.ends_with("slow/llamafarm.yaml") {
+            held.lock().unwrap().recv().unwrap();
+        }
+        Ok(project(""))
+    });
+    let fixture = Fixture::with_loader(None, loader);
+    fixture.write("slow", "llamafarm.yaml", "");
+    fixture.write("fast", "llamafarm.yaml", "");
+    let slow = fixture.projects.find("ns", "slow");
+    tokio::pin!(slow);
+    tokio::select! {
+        biased;
+        _ = &mut slow => panic!("it is held"),
+        fast = fixture.projects.find("ns", "fast") => assert!(fast.is_ok()),
+    }
+    let_go.send(()).unwrap();
+    assert_eq!(slow.await.unwrap().name, "slow");
+}

@@ -1,0 +1,274 @@
+//! `/mcp`: what is there, and a whole turn as one tool.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures_util::StreamExt as _;
+use lf_core::tool::{BoxFuture, ToolContent, ToolProgress};
+use lf_core::{ChatEvent, Project, ToolOutput};
+use lf_dialects::openai_chat::{self, LfEvents};
+use lf_mcp::endpoint::{Offer, Offered, Refused};
+use serde_json::{Map, Value, json};
+
+use super::failed;
+use crate::app::App;
+use crate::view;
+
+/// The daemon's own tools. All but one only read.
+pub(crate) struct Own {
+    app: Arc<App>,
+    /// Whether this daemon asks itself: a model that calls `chat_completions`.
+    asks_itself: bool,
+}
+
+impl Own {
+    pub(crate) fn new(app: Arc<App>, asks_itself: bool) -> Self {
+        Self { app, asks_itself }
+    }
+
+    async fn run(
+        &self,
+        name: &str,
+        arguments: &Map<String, Value>,
+        progress: &(dyn Fn(ToolProgress) + Send + Sync),
+    ) -> Result<Result<ToolOutput, String>, Refused> {
+        let known: &[&str] = match name {
+            "models_list" | "projects_list" => &[],
+            "project_get" | "mcp_servers" => &["project"],
+            "chat_completions" => &["project", "model", "message", "messages"],
+            _ => return Err(Refused::UnknownTool(name.to_owned())),
+        };
+        if let Some(unknown) = arguments.keys().find(|key| !known.contains(&key.as_str())) {
+            return Ok(Err(format!(
+                "`{unknown}` is not an argument of `{name}`; it takes: {}",
+                known.join(", ")
+            )));
+        }
+        Ok(match name {
+            "models_list" => Ok(shown(&self.models().await)),
+            "projects_list" => Ok(shown(&self.projects().await)),
+            "project_get" => self.project(arguments).await.map(|project| shown(&project_view(&project))),
+            "mcp_servers" => self.project(arguments).await.map(|project| {
+                let servers: Vec<Value> =
+                    self.app.servers_of(&project).reports().iter().map(view::server).collect();
+                shown(&json!({"servers": servers}))
+            }),
+            _ => self.chat(arguments, progress).await,
+        })
+    }
+
+    async fn models(&self) -> Value {
+        let models = self.app.model_names(None).await;
+        let default = self.app.project().and_then(|project| project.default_model.clone());
+        json!({"models": models, "default": default})
+    }
+
+    async fn projects(&self) -> Value {
+        let projects = self.app.projects().await;
+        let projects: Vec<Value> = projects
+            .iter()
+            .map(|project| json!({"namespace": project.namespace, "name": project.name}))
+            .collect();
+        json!({"projects": projects})
+    }
+
+    /// The project that is named as `namespace/name`, or the one the daemon was started in.
+    async fn project(&self, arguments: &Map<String, Value>) -> Result<Arc<Project>, String> {
+        match arguments.get("project") {
+            None | Some(Value::Null) => {
+                let main = self.app.project().cloned();
+                main.ok_or_else(|| "the daemon was started in no project: name one as `project`".to_owned())
+            }
+            Some(named) => {
+                let named = named.as_str().and_then(|named| named.split_once('/'));
+                let (namespace, name) = named.ok_or("`project` must be `namespace/name`")?;
+                self.app.find_project(namespace, name).await.map_err(|refusal| refusal.to_string())
+            }
+        }
+    }
+
+    async fn chat(
+        &self,
+        arguments: &Map<String, Value>,
+        progress: &(dyn Fn(ToolProgress) + Send + Sync),
+    ) -> Result<ToolOutput, String> {
+        // each level of a model that asks itself holds one, so that there is a last level
+        let _nested = match self.asks_itself.then(|| self.app.nested.try_acquire()).transpose() {
+            Ok(nested) => nested,
+            Err(_) => return Err("models of this daemon already ask each other too deeply".to_owned()),
+        };
+        let scope = match arguments.contains_key("project") {
+            true => Some(self.project(arguments).await?),
+            false => None,
+        };
+        let messages = match (arguments.get("message"), arguments.get("messages")) {
+            (Some(Value::String(text)), None) => json!([{"role": "user", "content": text}]),
+            (None, Some(messages)) => messages.clone(),
+            _ => return Err("give either `message`, a text, or `messages`".to_owned()),
+        };
+        let mut body = json!({"messages": messages});
+        if let Some(model) = arguments.get("model").filter(|model| !model.is_null()) {
+            body["model"] = model.clone();
+        }
+        let (request, _) =
+            openai_chat::decode_request(body.to_string().as_bytes()).map_err(|error| error.message)?;
+        let events = self.app.chat(scope.as_ref(), request).await.map_err(|refusal| refusal.to_string())?;
+        let mut events = std::pin::pin!(events);
+        let mut completion = None;
+        let mut steps = Steps { count: 0, progress };
+        while let Some(event) = events.next().await {
+            if let ChatEvent::Started { turn, model } = &event {
+                let id = format!("chatcmpl-{turn}");
+                completion = Some(openai_chat::Completion::new(&id, now(), model, LfEvents::Hidden));
+            }
+            steps.tell(&event);
+            if let Some(completion) = &mut completion {
+                completion.push(&event);
+            }
+        }
+        let completion = completion.ok_or("the turn did not start")?;
+        let answer = completion.finish().map_err(|error| {
+            error.body["error"]["message"].as_str().unwrap_or("the model gave no answer").to_owned()
+        })?;
+        let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned();
+        let content = vec![ToolContent::Text(text)];
+        Ok(ToolOutput { content, structured: Some(answer), is_error: false })
+    }
+}
+
+impl Offer for Own {
+    fn instructions(&self) -> String {
+        "Models and projects of a LlamaFarm daemon. `chat_completions` asks a model, which runs its own tools."
+            .to_owned()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Offered, Refused>> {
+        Box::pin(std::future::ready(Ok(Offered { tools: definitions(), meta: Map::new() })))
+    }
+
+    fn call<'a>(
+        &'a self,
+        name: &'a str,
+        arguments: &'a Map<String, Value>,
+        progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
+    ) -> BoxFuture<'a, Result<ToolOutput, Refused>> {
+        Box::pin(async move { Ok(self.run(name, arguments, progress).await?.unwrap_or_else(failed)) })
+    }
+}
+
+/// Tells what a turn does, for a client that waits for its end.
+struct Steps<'a> {
+    count: u32,
+    progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
+}
+
+impl Steps<'_> {
+    fn tell(&mut self, event: &ChatEvent) {
+        let message = match event {
+            ChatEvent::CallStarted { call, .. } => format!("running {}", call.name),
+            ChatEvent::CallProgress { progress, .. } => match &progress.message {
+                Some(message) => message.clone(),
+                None => format!("progress {}", progress.progress),
+            },
+            ChatEvent::CallFinished { result, .. } => {
+                let how = if result.is_error { "failed" } else { "done" };
+                format!("{} {how}", result.name.as_deref().unwrap_or("tool"))
+            }
+            ChatEvent::Notice(notice) => notice.clone(),
+            _ => return,
+        };
+        self.count += 1;
+        let progress = f64::from(self.count);
+        (self.progress)(ToolProgress { progress, total: None, message: Some(message) });
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// For clients with and without structured results.
+fn shown(value: &Value) -> ToolOutput {
+    let content = vec![ToolContent::Text(value.to_string())];
+    ToolOutput { content, structured: Some(value.clone()), is_error: false }
+}
+
+fn project_view(project: &Project) -> Value {
+    let models: Vec<Value> = project
+        .models
+        .iter()
+        .map(|(name, model)| match model {
+            Ok(model) => json!({
+                "name": name,
+                "description": model.description,
+                "provider": model.provider.name(),
+                "model": model.model,
+                "mcp_servers": model.servers,
+            }),
+            Err(disabled) => json!({"name": name, "error": disabled.reason}),
+        })
+        .collect();
+    json!({
+        "namespace": project.namespace,
+        "name": project.name,
+        "default_model": project.default_model,
+        "models": models,
+        "mcp_servers": project.servers.keys().collect::<Vec<_>>(),
+        "prompts": project.prompts.keys().collect::<Vec<_>>(),
+    })
+}
+
+fn definitions() -> Vec<Value> {
+    let project =
+        json!({"type": "string", "description": "`namespace/name`; without it the daemon's main project."});
+    let nothing = json!({});
+    let of_project = json!({"project": project});
+    let chat = json!({
+        "project": {"type": "string", "description": "`namespace/name` of the project whose model is meant."},
+        "model": {"type": "string", "description": "A name of `models_list`; without it the default model."},
+        "message": {"type": "string", "description": "What the user says."},
+        "messages": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "A whole conversation in OpenAI's form, instead of `message`.",
+        },
+    });
+    vec![
+        reading("models_list", "List models", "Lists the models that can be asked.", &nothing),
+        reading("projects_list", "List projects", "Lists the projects of this daemon.", &nothing),
+        reading(
+            "project_get",
+            "Show a project",
+            "Shows a project's models, MCP servers and prompts.",
+            &of_project,
+        ),
+        reading(
+            "mcp_servers",
+            "Show MCP servers",
+            "Tells how the MCP servers of a project are.",
+            &of_project,
+        ),
+        definition(
+            "chat_completions",
+            "Ask a model",
+            "Asks a model, which may use its own tools, and gives its answer. Tools may change things.",
+            &chat,
+            &json!({"readOnlyHint": false, "destructiveHint": true, "idempotentHint": false, "openWorldHint": true}),
+        ),
+    ]
+}
+
+fn reading(name: &str, title: &str, description: &str, properties: &Value) -> Value {
+    let annotations = json!({"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false});
+    definition(name, title, description, properties, &annotations)
+}
+
+fn definition(name: &str, title: &str, description: &str, properties: &Value, annotations: &Value) -> Value {
+    json!({
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": {"type": "object", "properties": properties, "additionalProperties": false},
+        "annotations": annotations,
+    })
+}

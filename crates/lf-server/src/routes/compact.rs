@@ -1,0 +1,68 @@
+//! `POST …/responses/compact`: a conversation made short by the model it is for.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::request::Parts;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::StreamExt as _;
+use lf_core::Project;
+use lf_dialects::openai_chat::ErrorReply;
+use lf_dialects::openai_responses::{Compaction, decode_compact_request_with};
+use serde_json::Value;
+
+use super::Shared;
+use super::answer::Asked;
+use super::faces::now;
+use super::responses::Keeper;
+use crate::chat::Conversation;
+use crate::guard::json_body;
+use crate::reply::{Caller, error_reply};
+
+pub(super) async fn unscoped(State(shared): State<Shared>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    answer(shared, None, parts, body).await
+}
+
+pub(super) async fn scoped(
+    State(shared): State<Shared>,
+    Path((namespace, project)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    match shared.app.find_project(&namespace, &project).await {
+        Ok(project) => answer(shared, Some(project), parts, body).await,
+        Err(refusal) => Caller::of(&parts).refusal(&refusal),
+    }
+}
+
+async fn answer(shared: Shared, scope: Option<Arc<Project>>, parts: Parts, body: Body) -> Response {
+    let body = match json_body(&parts, body).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let keeper = Keeper::new(shared.app.responses.clone(), scope.as_deref());
+    let asked = Asked { shared, scope, keeper, caller: Caller::of(&parts), headers: parts.headers };
+    match compacted(&asked, &body).await {
+        Ok(body) => Json(body).into_response(),
+        Err(error) => error_reply(error),
+    }
+}
+
+/// An ordinary turn, but for its question: the model may fail over, and its time is limited. Dropped with the client.
+async fn compacted(asked: &Asked, body: &Bytes) -> Result<Value, ErrorReply> {
+    let item = |id: &str| asked.keeper.item(id);
+    let (request, view) =
+        decode_compact_request_with(body, &item).map_err(|error| asked.caller.unreadable(&error))?;
+    let before = asked.keeper.earlier(&view).map_err(|error| asked.caller.unreadable(&error))?;
+    let (question, mut compaction) = Compaction::plan(request, &view, &before);
+    // the tools are part of the model's prompt all the same; a call of one would change the world for a summary
+    let alone = Conversation { calls_left: Some(0), ..Conversation::default() };
+    let (mut events, turn, _) = asked.events(question, alone).await?;
+    while let Some(event) = events.next().await {
+        compaction.push(&event);
+    }
+    compaction.finish(&format!("resp_{turn}"), now())
+}

@@ -1,0 +1,139 @@
+//! `lf projects …` and `lf config approve`: what is stored in the data directory.
+
+use lf_server::{App, Command, EditRefusal, StoredProject};
+use serde_json::{Value, json};
+
+use crate::args::Projects;
+use crate::exit::{Exit, Trouble, print_line};
+use crate::log::printable;
+
+pub(crate) async fn run(app: &App, command: &Projects) -> Result<Exit, Trouble> {
+    match command {
+        Projects::List { namespace, json } => list(app, namespace.clone(), *json).await?,
+        Projects::Create { project } => {
+            let (namespace, name) = parts(project)?;
+            app.create_project(namespace, name, None).await?;
+            let path = app.data_dir().join("projects").join(project);
+            print_line(format_args!("created {project} in {}", path.display()))?;
+        }
+        Projects::Show { project, json } => {
+            let (namespace, name) = parts(project)?;
+            let project = app.show_project(namespace, name).await?;
+            if *json {
+                print_line(format_args!("{:#}", shown(&project)))?;
+            } else {
+                let text = lf_config::write(&project.config).unwrap_or_default();
+                print_line(text.trim_end())?;
+            }
+            if let Some(error) = project.validation_error {
+                return Err(Trouble::usage(error));
+            }
+        }
+        Projects::Delete { project } => {
+            let (namespace, name) = parts(project)?;
+            app.remove_project(namespace, name).await?;
+            let trash = app.data_dir().join("trash");
+            print_line(format_args!("moved {project} to {}", trash.display()))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+async fn list(app: &App, namespace: Option<String>, json: bool) -> Result<(), Trouble> {
+    let projects = app.list_projects(namespace).await?;
+    if json {
+        let listed: Vec<Value> = projects.iter().map(shown).collect();
+        return print_line(json!({"projects": listed, "total": listed.len()}));
+    }
+    for project in &projects {
+        let error = project.validation_error.as_ref().map(|error| format!("  {}", printable(error)));
+        print_line(format_args!("{}/{}{}", project.namespace, project.name, error.unwrap_or_default()))?;
+    }
+    Ok(())
+}
+
+fn shown(project: &StoredProject) -> Value {
+    json!({
+        "namespace": project.namespace,
+        "name": project.name,
+        "config": project.config,
+        "validation_error": project.validation_error,
+        "revision": project.revision,
+    })
+}
+
+/// Shows every command that waits, and lets it run from now on.
+pub(crate) async fn approve(app: &App, project: Option<&str>, dry_run: bool) -> Result<Exit, Trouble> {
+    let names = match project {
+        Some(project) => vec![parts(project)?],
+        None => {
+            let all = app.list_projects(None).await?;
+            all.into_iter().map(|project| (project.namespace, project.name)).collect()
+        }
+    };
+    let mut waiting = 0;
+    for (namespace, name) in names {
+        let pending = match app.pending_commands(namespace.clone(), name.clone()).await {
+            Ok(pending) => pending,
+            Err(refusal) if project.is_some() => return Err(refusal.into()),
+            Err(refusal) => {
+                anstream::eprintln!("{namespace}/{name}: {}", printable(&refusal.to_string()));
+                continue;
+            }
+        };
+        waiting += pending.len();
+        for command in &pending {
+            show(&namespace, &name, command)?;
+        }
+        if !dry_run && !pending.is_empty() {
+            app.approve(namespace, name, pending).await?;
+        }
+    }
+    match (waiting, dry_run) {
+        (0, _) => anstream::eprintln!("no command waits for an approval"),
+        (waiting, true) => anstream::eprintln!("{waiting} command(s) wait; nothing was approved"),
+        (waiting, false) => anstream::eprintln!("{waiting} command(s) approved"),
+    }
+    Ok(Exit::Success)
+}
+
+/// Everything that decides what runs. Arguments are shown whole: a mask could hide what they do.
+fn show(namespace: &str, name: &str, command: &Command) -> Result<(), Trouble> {
+    let stdio = &command.stdio;
+    let arguments: Vec<String> =
+        stdio.args.iter().map(|argument| format!("{:?}", argument.expose())).collect();
+    let names: Vec<&str> = stdio.env.iter().map(|(name, _)| name.as_str()).collect();
+    let program = match (&command.program, &command.program_hash) {
+        (Some(program), Some(hash)) => format!("{} (sha256 {hash})", program.display()),
+        (Some(program), None) => format!("{} (this program)", program.display()),
+        (None, _) => "not found".to_owned(),
+    };
+    let list = |words: &[String]| if words.is_empty() { "none".to_owned() } else { words.join(", ") };
+    let names: Vec<String> = names.into_iter().map(printable).collect();
+    let inherited: Vec<String> = stdio.inherit_env.iter().map(|name| printable(name)).collect();
+    print_line(format_args!("{namespace}/{name}: {}", printable(&command.server)))?;
+    print_line(format_args!("  command      {}", printable(&stdio.command)))?;
+    print_line(format_args!("  arguments    [{}]", arguments.join(", ")))?;
+    print_line(format_args!("  environment  {}", list(&names)))?;
+    print_line(format_args!("  inherited    {}", list(&inherited)))?;
+    print_line(format_args!("  directory    {}", printable(&stdio.cwd.display().to_string())))?;
+    print_line(format_args!("  program      {}", printable(&program)))
+}
+
+fn parts(project: &str) -> Result<(String, String), Trouble> {
+    match project.split_once('/') {
+        Some((namespace, name)) => Ok((namespace.to_owned(), name.to_owned())),
+        None => Err(Trouble::usage(format!("`{project}` is not `namespace/project`"))
+            .hint("such as default/my-project; `lf projects list` shows what there is")),
+    }
+}
+
+impl From<EditRefusal> for Trouble {
+    fn from(refusal: EditRefusal) -> Self {
+        let message = printable(&refusal.to_string());
+        match refusal {
+            EditRefusal::Failed(_) => Self::failure(message),
+            _ => Self::usage(message),
+        }
+    }
+}

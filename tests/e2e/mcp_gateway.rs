@@ -1,0 +1,288 @@
+//! The daemon as an MCP server: a project's tools at `/mcp/{namespace}/{project}`, its own at `/mcp`, and over stdio.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lf_tests::client::{Response, request};
+use lf_tests::peers;
+use lf_tests::processes;
+use lf_tests::program::lf;
+use lf_tests::project::{Daemon, TestProject, document, remote, scripted};
+use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
+use lf_tests::scripted_model::{Reply, ScriptedModel};
+use lf_tests::wait::eventually;
+use serde_json::{Value, json};
+
+const NOWHERE: &str = "http://127.0.0.1:9/v1";
+/// As the client's SDK calls the two generations, and the revision that they then speak.
+const GENERATIONS: [(&str, &str); 2] = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];
+
+const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
+
+/// What the official client sees.
+fn client(arguments: &[&str], steps: &Value) -> Value {
+    let mut command = Command::new(peers::python("python"));
+    command.arg(peers::script("mcp_client.py")).args(arguments);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the SDK can be started");
+    child.stdin.take().unwrap().write_all(steps.to_string().as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one document")
+}
+
+fn tools() -> Script {
+    let image = json!({"type": "image", "data": "aGF5", "mimeType": "image/png"});
+    Script::with([
+        ScriptedTool::new("echo", Act::Echo),
+        ScriptedTool::new("fail", Act::Fail("no hay".to_owned())),
+        ScriptedTool::new("refuse", Act::Refuse(-32_050, "not today".to_owned())),
+        ScriptedTool::new("image", Act::Content(vec![image])),
+        ScriptedTool::new("count", Act::Progress(3)),
+        ScriptedTool::new("hang", Act::Hang),
+    ])
+}
+
+fn route(daemon: &Daemon, rest: &str) -> String {
+    daemon.url(&format!("/mcp/default/demo{rest}"))
+}
+
+/// One request of the modern generation, by hand.
+fn modern(url: &str, method: &str, params: &Value, more: &[(&str, &str)]) -> Response {
+    let mut params = params.clone();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    let mut headers = vec![ACCEPT, ("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+    if !name.is_empty() {
+        headers.push(("mcp-name", &name));
+    }
+    headers.extend(more);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    request("POST", url, &headers, Some(body.to_string()))
+}
+
+/// Begins a session of the legacy generation by hand, and gives its id.
+fn begin(url: &str) -> String {
+    let client = json!({"name": "c", "version": "1"});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+    let begin = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    let begun = request("POST", url, &[ACCEPT], Some(begin.to_string()));
+    begun.header("mcp-session-id").expect("a session").to_owned()
+}
+
+/// The last message of an event stream, or the only one of a body.
+fn message(response: &Response) -> Value {
+    let body = &response.text;
+    let mut last =
+        body.lines().filter_map(|line| line.strip_prefix("data:")).filter(|data| !data.trim().is_empty());
+    serde_json::from_str(last.next_back().unwrap_or(body).trim()).expect("a message")
+}
+
+fn everything(arguments: &[&str], protocol: &str, log: &std::path::Path) {
+    let seen = client(
+        arguments,
+        &json!([
+            {"list": true},
+            {"call": "m__echo", "arguments": {"a": [1, "x"]}},
+            {"call": "m__fail"},
+            {"call": "m__image"},
+            {"call": "m__count"},
+            {"call": "m__refuse"},
+            {"call": "m__nothing"},
+            {"call": "m__hang", "cancel_after": 0.5},
+            {"call": "m__echo", "arguments": {"still": "here"}},
+        ]),
+    );
+    assert_eq!(seen["protocol"], protocol);
+    let steps = seen["steps"].as_array().unwrap();
+    let names: Vec<&str> =
+        steps[0]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["m__count", "m__echo", "m__fail", "m__hang", "m__image", "m__refuse"]);
+    let outcomes = &steps[0]["_meta"]["io.lf/outcomes"];
+    assert_eq!(outcomes["m"], json!({"status": "ok", "tools": 6}), "{seen}");
+    assert_eq!(outcomes["gone"]["status"], "down", "{seen}");
+    assert_eq!(steps[1]["result"]["content"][0]["text"], r#"{"a":[1,"x"]}"#);
+    assert_eq!(steps[2]["result"]["isError"], true);
+    assert_eq!(steps[2]["result"]["content"][0]["text"], "no hay");
+    let image = &steps[3]["result"]["content"][0];
+    assert_eq!((&image["type"], &image["data"]), (&json!("image"), &json!("aGF5")));
+    assert_eq!(steps[4]["progress"].as_array().unwrap().len(), 3, "{seen}");
+    assert_eq!(steps[5], json!({"error": -32_050, "message": "not today"}));
+    assert_eq!(steps[6]["error"], -32_602);
+    assert_eq!(steps[7], json!({"cancelled": true}));
+    assert_eq!(steps[8]["result"]["content"][0]["text"], r#"{"still":"here"}"#);
+    eventually("the server to hear of the cancellation", || {
+        let noted = std::fs::read_to_string(log).unwrap();
+        noted.lines().any(|line| line.starts_with("cancelled")).then_some(())
+    });
+}
+
+/// A project with a server that works and one that does not.
+fn project() -> (TestProject, tempfile::NamedTempFile) {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let script = Script { log: Some(log.path().to_owned()), ..tools() };
+    let servers = [scripted("m", &script), remote("gone", "http", "http://127.0.0.1:9/mcp")];
+    (TestProject::with_model(NOWHERE, &servers), log)
+}
+
+#[test]
+fn a_project_is_one_server_to_clients_of_both_generations() {
+    for (mode, protocol) in GENERATIONS {
+        let (project, log) = project();
+        let daemon = project.serve();
+        everything(&[&route(&daemon, ""), mode], protocol, log.path());
+        daemon.stop();
+        project.assert_nothing_left();
+    }
+}
+
+#[test]
+fn the_same_is_served_over_stdio() {
+    for (mode, protocol) in GENERATIONS {
+        let (project, log) = project();
+        let program = lf().display().to_string();
+        let path = project.path().display().to_string();
+        let arguments = ["stdio", mode, program.as_str(), "--cwd", path.as_str(), "mcp", "serve"];
+        everything(&arguments, protocol, log.path());
+        processes::assert_none_left(project.home(), Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn one_server_is_passed_through_under_its_own_names() {
+    let (project, _log) = project();
+    let daemon = project.serve();
+    for (mode, protocol) in GENERATIONS {
+        let url = route(&daemon, "/m");
+        let seen = client(
+            &[&url, mode],
+            &json!([{"list": true}, {"call": "echo", "arguments": {"a": 1}}, {"call": "no"}]),
+        );
+        assert_eq!(seen["protocol"], protocol);
+        assert_eq!(seen["steps"][0]["tools"].as_array().unwrap().len(), 6);
+        assert_eq!(seen["steps"][0]["tools"][0]["name"], "echo");
+        assert_eq!(seen["steps"][1]["result"]["content"][0]["text"], r#"{"a":1}"#);
+        assert_eq!(seen["steps"][2]["error"], -32_602);
+    }
+    // a server that is down is said to be, and not shown as one without tools
+    let listed = message(&modern(&route(&daemon, "/gone"), "tools/list", &json!({}), &[]));
+    assert!(listed["error"]["message"].as_str().unwrap().contains("Connection refused"), "{listed}");
+}
+
+#[test]
+fn what_does_not_exist_is_not_found() {
+    let (project, _log) = project();
+    let daemon = project.serve();
+    let missing = [daemon.url("/mcp/no/such"), route(&daemon, "/nobody"), route(&daemon, "?model=nobody")];
+    for url in missing {
+        assert_eq!(modern(&url, "tools/list", &json!({}), &[]).status, 404, "{url}");
+    }
+}
+
+#[test]
+fn pages_of_other_origins_and_sessions_of_other_urls_are_refused() {
+    let (project, _log) = project();
+    let daemon = project.serve();
+    let url = route(&daemon, "");
+    for (name, value) in [("origin", "https://evil.example"), ("host", "evil.example")] {
+        assert_eq!(modern(&url, "tools/list", &json!({}), &[(name, value)]).status, 403, "{name}");
+    }
+    let session = begin(&url);
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}).to_string();
+    let with_session = [ACCEPT, ("mcp-session-id", session.as_str())];
+    assert_eq!(request("POST", &url, &with_session, Some(list.clone())).status, 200);
+    let elsewhere = daemon.url("/mcp");
+    assert_eq!(request("POST", &elsewhere, &with_session, Some(list)).status, 404);
+}
+
+#[test]
+fn a_session_that_waits_for_news_does_not_hold_up_a_drain() {
+    let (project, _log) = project();
+    let daemon = project.serve();
+    let session = begin(&route(&daemon, ""));
+    let mut stream = TcpStream::connect(("127.0.0.1", daemon.port())).unwrap();
+    let head = "GET /mcp/default/demo HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream";
+    write!(stream, "{head}\r\nMcp-Session-Id: {session}\r\n\r\n").unwrap();
+    let mut begun = [0; 12];
+    stream.read_exact(&mut begun).unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 200");
+    let started = Instant::now();
+    daemon.stop();
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+#[test]
+fn the_daemon_offers_its_own_tools() {
+    let model = ScriptedModel::start_with(|number, _| {
+        Some(match number % 2 {
+            0 => Reply::call("a", "~echo", json!({"n": 1})),
+            _ => Reply::text("It came back."),
+        })
+    });
+    let project = TestProject::with_model(&model.base_url(), &[scripted("m", &Script::echoing(&["echo"]))]);
+    let daemon = project.serve();
+    for (mode, protocol) in GENERATIONS {
+        let steps = json!([
+            {"list": true},
+            {"call": "models_list"},
+            {"call": "projects_list"},
+            {"call": "project_get"},
+            {"call": "mcp_servers"},
+            {"call": "chat_completions", "arguments": {"message": "hi"}},
+            {"call": "chat_completions", "arguments": {"text": "hi"}},
+        ]);
+        let seen = client(&[&daemon.url("/mcp"), mode], &steps);
+        assert_eq!(seen["protocol"], protocol);
+        let steps = &seen["steps"];
+        for tool in steps[0]["tools"].as_array().unwrap() {
+            assert!(tool["title"].is_string() && tool["description"].is_string(), "{tool}");
+            assert!(tool["annotations"]["readOnlyHint"].is_boolean(), "{tool}");
+        }
+        let structured = |step: usize| &steps[step]["result"]["structuredContent"];
+        assert!(structured(1)["models"][0].is_string(), "{seen}");
+        assert_eq!(structured(2)["projects"].as_array().unwrap().len(), 1);
+        assert_eq!(structured(3)["mcp_servers"], json!(["m"]));
+        assert_eq!(structured(4)["servers"][0]["name"], "m");
+        assert_eq!(steps[5]["result"]["content"][0]["text"], "It came back.", "{seen}");
+        assert_eq!(structured(5)["choices"][0]["finish_reason"], "stop");
+        assert!(steps[5]["progress"].to_string().contains("running m__echo"), "{seen}");
+        assert_eq!(steps[6]["result"]["isError"], true);
+    }
+}
+
+#[test]
+fn a_project_that_lists_its_own_daemon_does_not_wait_for_itself() {
+    let project = TestProject::with_model(NOWHERE, &[]);
+    let daemon = project.serve();
+    // a stored project is read when it is asked for, so that it can know the port
+    let own = format!("http://localhost:{}/mcp", daemon.port());
+    let servers = [
+        scripted("m", &Script::echoing(&["echo"])),
+        remote("gateway", "http", &format!("{own}/default/ring")),
+        remote("daemon", "http", &own),
+    ];
+    let directory = project.home().join("data/projects/default/ring");
+    std::fs::create_dir_all(&directory).unwrap();
+    let document = document(json!({"mcp_servers": ["m", "gateway", "daemon"]}), NOWHERE, &servers);
+    std::fs::write(directory.join("llamafarm.yaml"), format!("{document:#}")).unwrap();
+    let url = daemon.url("/mcp/default/ring");
+    let started = Instant::now();
+    let listed = message(&modern(&url, "tools/list", &json!({}), &[]));
+    let outcomes = &listed["result"]["_meta"]["io.lf/outcomes"];
+    assert_eq!(outcomes["gateway"], json!({"status": "ok", "tools": 1}), "{listed}");
+    assert_eq!(outcomes["daemon"], json!({"status": "ok", "tools": 5}), "{listed}");
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    let call = json!({"name": "gateway__m__echo", "arguments": {"n": 1}});
+    let called = message(&modern(&url, "tools/call", &call, &[]));
+    assert_eq!(called["result"]["content"][0]["text"], r#"{"n":1}"#, "{called}");
+    daemon.stop();
+}
