@@ -140,3 +140,74 @@ fn ctrl_d_ends_the_chat() {
     chat.keyboard.write_all(b"\x04").unwrap();
     assert_eq!(chat.end(), Some(0));
 }
+
+/// What a server asks, filled in by a person at the terminal.
+fn form() -> serde_json::Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "title": "Your name", "minLength": 2},
+            "age": {"type": "integer", "minimum": 1, "default": 30},
+            "colour": {"type": "string", "enum": ["red", "blue"]},
+        },
+        "required": ["name", "age", "colour"],
+    })
+}
+
+fn asking(protocol: &str) -> serde_json::Value {
+    let mut server = scripted("desk", &Script::with([ScriptedTool::new("ask", Act::Ask(form()))]));
+    server["protocol"] = json!(protocol);
+    server
+}
+
+#[test]
+fn what_a_server_asks_is_asked_of_the_person_who_chats() {
+    for protocol in ["legacy", "modern"] {
+        let model = ScriptedModel::start([Reply::call("a", "~ask", json!({})), Reply::text("noted")]);
+        let project = TestProject::with_model(&model.base_url(), &[asking(protocol)]);
+        let mut chat = Chat::start(&project);
+        chat.type_line("hi");
+        chat.wait_for("MCP server `desk` asks during `ask`: Who is asking?");
+        chat.wait_for("Your name (text)");
+        chat.wait_for("name> ");
+        // too short, and asked again
+        chat.type_line("x");
+        chat.wait_for("shorter than 2");
+        chat.type_line("Ada");
+        chat.wait_for("age (whole number, default 30)");
+        chat.wait_for("age> ");
+        chat.type_line("");
+        chat.wait_for("2 blue");
+        chat.wait_for("colour> ");
+        chat.type_line("2");
+        chat.wait_for("send this?");
+        chat.type_line("");
+        chat.wait_for("noted");
+        chat.wait_for("accepted with values, by whoever was asked");
+        chat.wait_for_prompt();
+        chat.keyboard.write_all(b"\x04").unwrap();
+        assert_eq!(chat.end(), Some(0), "{protocol}: {}", chat.screen());
+        let answer = json!({"action": "accept", "content": {"name": "Ada", "age": 30, "colour": "blue"}});
+        let asked = model.request(1);
+        let result = asked.messages().last().unwrap()["content"].as_str().unwrap().to_owned();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&result).unwrap(), answer, "{protocol}");
+        model.finish();
+    }
+}
+
+#[test]
+fn ctrl_c_at_a_question_declines_it_and_the_chat_goes_on() {
+    let model = ScriptedModel::start([Reply::call("a", "~ask", json!({})), Reply::text("never mind")]);
+    let project = TestProject::with_model(&model.base_url(), &[asking("auto")]);
+    let mut chat = Chat::start(&project);
+    chat.type_line("hi");
+    chat.wait_for("name> ");
+    chat.wait_for_prompt();
+    chat.keyboard.write_all(b"\x03").unwrap();
+    chat.wait_for("never mind");
+    chat.wait_for("declined, by whoever was asked");
+    chat.wait_for_prompt();
+    chat.keyboard.write_all(b"\x04").unwrap();
+    assert_eq!(chat.end(), Some(0));
+    model.finish();
+}

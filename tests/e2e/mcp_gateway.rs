@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lf_tests::client::{Response, request};
+use lf_tests::conformance::Fixture;
 use lf_tests::peers;
 use lf_tests::processes;
 use lf_tests::program::lf;
@@ -248,6 +249,7 @@ fn the_daemon_offers_its_own_tools() {
             assert!(tool["annotations"]["readOnlyHint"].is_boolean(), "{tool}");
         }
         let structured = |step: usize| &steps[step]["result"]["structuredContent"];
+        assert_eq!(steps[0]["tools"].as_array().unwrap().len(), 8, "{seen}");
         assert!(structured(1)["models"][0].is_string(), "{seen}");
         assert_eq!(structured(2)["projects"].as_array().unwrap().len(), 1);
         assert_eq!(structured(3)["mcp_servers"], json!(["m"]));
@@ -284,5 +286,242 @@ fn a_project_that_lists_its_own_daemon_does_not_wait_for_itself() {
     let call = json!({"name": "gateway__m__echo", "arguments": {"n": 1}});
     let called = message(&modern(&url, "tools/call", &call, &[]));
     assert_eq!(called["result"]["content"][0]["text"], r#"{"n":1}"#, "{called}");
+    daemon.stop();
+}
+
+/// The reference server in each generation, as `old` and `new`, with a project that passes it on.
+fn in_each_generation() -> (Fixture, TestProject) {
+    let fixture = Fixture::start();
+    let servers = [("old", "legacy"), ("new", "modern")].map(|(name, protocol)| {
+        let mut server = remote(name, "http", &fixture.url());
+        server["protocol"] = json!(protocol);
+        server
+    });
+    let project = TestProject::with_model(NOWHERE, &servers);
+    (fixture, project)
+}
+
+#[test]
+fn everything_of_a_server_is_passed_on_between_all_generations() {
+    let (_fixture, project) = in_each_generation();
+    let daemon = project.serve();
+    let watched = "test://watched-resource";
+    let steps = json!([
+        {"answers": true},
+        {"watch": watched},
+        {"prompts": true},
+        {"prompt": "test_prompt_with_arguments", "arguments": {"arg1": "a", "arg2": "b"}},
+        {"resources": true},
+        {"templates": true},
+        {"read": "test://static-binary"},
+        {"complete": {
+            "ref": {"type": "ref/prompt", "name": "test_prompt_with_arguments"},
+            "argument": {"name": "arg1", "value": "p"},
+        }},
+        {"call": "test_tool_with_logging"},
+        {"call": "test_tool_with_progress"},
+        {"call": "test_sampling", "arguments": {"prompt": "hay?"}},
+        {"call": "test_elicitation", "arguments": {"message": "who?"}},
+        {"call": "test_input_required_result_list_roots"},
+        {"call": "test_trigger_resource_update", "arguments": {"uri": watched}},
+        {"until": watched},
+        {"call": "test_trigger_prompt_change"},
+        {"until": "rompts"},
+        {"read": "test://nothing"},
+    ]);
+    for server in ["old", "new"] {
+        for (mode, protocol) in GENERATIONS {
+            let seen = client(&[&route(&daemon, &format!("/{server}")), mode], &steps);
+            let of = format!("{mode} client of {server}: {seen:#}");
+            assert_eq!(seen["protocol"], protocol, "{of}");
+            assert_eq!(seen["server"]["name"], "lf-conformance-fixture", "{of}");
+            let step = |number: usize| &seen["steps"][number];
+            assert!(step(2)["prompts"].as_array().unwrap().len() >= 5, "{of}");
+            assert!(step(3).to_string().contains("arg1 is 'a', arg2 is 'b'"), "{of}");
+            assert_eq!(step(4)["resources"].as_array().unwrap().len(), 3, "{of}");
+            assert_eq!(step(5)["resourceTemplates"][0]["uriTemplate"], "test://template/{id}/data", "{of}");
+            assert!(step(6)["contents"][0]["blob"].is_string(), "{of}");
+            assert!(step(7)["completion"]["values"].is_array(), "{of}");
+            assert_eq!(step(9)["progress"].as_array().unwrap().len(), 3, "{of}");
+            for (number, answer) in [(10, "sampled hay"), (11, "username"), (12, "file:///hay")] {
+                assert!(step(number)["result"].to_string().contains(answer), "{of}");
+            }
+            assert!(step(17)["error"].is_i64(), "{of}");
+            let heard = seen["heard"].to_string();
+            for heard_of in ["info: the tool goes on", "sampling/", "elicitation/", "roots/list", watched] {
+                assert!(heard.contains(heard_of), "{heard_of} by the {of}");
+            }
+        }
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_project_merges_prompts_and_resources_and_tells_whose_they_are() {
+    let (_fixture, project) = in_each_generation();
+    let daemon = project.serve();
+    for (mode, _) in GENERATIONS {
+        let seen = client(
+            &[&route(&daemon, ""), mode],
+            &json!([
+                {"prompts": true},
+                {"prompt": "new__test_simple_prompt"},
+                {"resources": true},
+                {"read": "test://template/7/data"},
+                {"complete": {
+                    "ref": {"type": "ref/prompt", "name": "old__test_prompt_with_arguments"},
+                    "argument": {"name": "arg1", "value": "p"},
+                }},
+                {"prompt": "old__nothing"},
+                {"read": "test://nothing"},
+            ]),
+        );
+        let step = |number: usize| &seen["steps"][number];
+        assert_eq!(step(0)["prompts"].as_array().unwrap().len(), 10, "{seen}");
+        assert_eq!(step(0)["_meta"]["io.lf/outcomes"]["old"], json!({"status": "ok", "prompts": 5}));
+        assert!(step(1)["messages"][0].is_object(), "{seen}");
+        // the same resources twice: the first server's count
+        assert_eq!(step(2)["resources"].as_array().unwrap().len(), 3, "{seen}");
+        let shadowed = &step(2)["_meta"]["io.lf/outcomes"]["new"]["shadowed"];
+        assert_eq!(shadowed[0]["server"], "old", "{seen}");
+        assert!(step(3)["contents"][0]["text"].as_str().unwrap().contains("\"7\""), "{seen}");
+        assert!(step(4)["completion"]["values"].is_array(), "{seen}");
+        assert_eq!(step(5)["error"], -32_602, "{seen}");
+        assert!(step(6)["error"].is_i64(), "{seen}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn what_the_file_withholds_or_renames_is_so_on_every_route() {
+    let script = Script::echoing(&["echo", "hidden", "own"]);
+    let mut server = scripted("m", &script);
+    server["tools"] = json!({"deny": ["hid*"], "rename": {"own": "shown"}});
+    let project = TestProject::with_model(NOWHERE, &[server]);
+    let daemon = project.serve();
+    let called = |url: &str, name: &str| {
+        message(&modern(url, "tools/call", &json!({"name": name, "arguments": {"n": 1}}), &[]))
+    };
+    for (rest, prefix) in [("", "m__"), ("/m", "")] {
+        let url = route(&daemon, rest);
+        let listed = message(&modern(&url, "tools/list", &json!({}), &[]));
+        let mut names: Vec<&str> = listed["result"]["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|tool| tool["name"].as_str())
+            .collect();
+        names.sort_unstable();
+        assert_eq!(names, [format!("{prefix}echo"), format!("{prefix}shown")], "{listed}");
+        let shown = called(&url, &format!("{prefix}shown"));
+        assert_eq!(shown["result"]["content"][0]["text"], r#"{"n":1}"#, "{shown}");
+        for withheld in ["hidden", "own"] {
+            let refused = called(&url, &format!("{prefix}{withheld}"));
+            assert_eq!(refused["error"]["code"], -32_602, "{refused}");
+        }
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_client_is_answered_its_own_questions_and_no_state_is_taken_twice() {
+    let (_fixture, project) = in_each_generation();
+    let daemon = project.serve();
+    let url = route(&daemon, "/old");
+    let ask = |more: Value| {
+        let mut params = json!({"name": "test_elicitation", "arguments": {"message": "who?"}});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        });
+        let headers = [
+            ACCEPT,
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "test_elicitation"),
+        ];
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        message(&request("POST", &url, &headers, Some(body.to_string())))
+    };
+    let (first, second) = (ask(json!({})), ask(json!({})));
+    let state = |asked: &Value| asked["result"]["requestState"].clone();
+    assert_eq!(first["result"]["inputRequests"]["question"]["method"], "elicitation/create", "{first}");
+    assert_ne!(state(&first), state(&second));
+    let answer = |name: &str| {
+        let content = json!({"username": name, "email": "m"});
+        json!({"question": {"action": "accept", "content": content}})
+    };
+    // the later one first: each goes on with its own answer
+    for (asked, name) in [(&second, "two"), (&first, "one")] {
+        let told = ask(json!({"requestState": state(asked), "inputResponses": answer(name)}));
+        assert!(told["result"]["content"][0]["text"].as_str().unwrap().contains(name), "{told}");
+    }
+    let again = ask(json!({"requestState": state(&first), "inputResponses": answer("three")}));
+    assert_eq!(again["error"]["code"], -32_602, "{again}");
+    // an answer that is missing is asked for again
+    let third = ask(json!({}));
+    let missing = ask(json!({"requestState": state(&third)}));
+    assert_eq!(missing["result"]["resultType"], "input_required", "{missing}");
+    let told = ask(json!({"requestState": state(&missing), "inputResponses": answer("late")}));
+    assert!(told["result"]["content"][0]["text"].as_str().unwrap().contains("late"), "{told}");
+    daemon.stop();
+}
+
+#[test]
+fn projects_are_changed_through_the_daemons_own_tools_as_through_its_routes() {
+    let project = TestProject::with_model(NOWHERE, &[]);
+    let daemon = project.serve();
+    let config = json!({
+        "version": "v1",
+        "runtime": {"models": [{"name": "m", "provider": "openai", "model": "x", "base_url": NOWHERE, "api_key": "k-1"}]},
+    });
+    let mut changed = config.clone();
+    changed["mcp"] = json!({"servers": [{"name": "new", "transport": "stdio", "command": "true"}]});
+    let first = client(
+        &[&daemon.url("/mcp"), "auto"],
+        &json!([
+            {"call": "project_create", "arguments": {"namespace": "team", "name": "barn", "config": config}},
+            {"call": "project_get", "arguments": {"project": "team/barn"}},
+            {"call": "projects_list", "arguments": {"namespace": "team"}},
+            {"call": "project_create", "arguments": {"namespace": "team", "name": "barn"}},
+            {"call": "project_create", "arguments": {"namespace": "team", "name": "../x"}},
+        ]),
+    );
+    let structured = |seen: &Value, step: usize| seen["steps"][step]["result"]["structuredContent"].clone();
+    let created = structured(&first, 0);
+    assert_eq!(created["project"]["name"], "barn", "{first}");
+    assert!(!created.to_string().contains("k-1"), "secrets are masked: {created}");
+    assert_eq!(structured(&first, 1)["models"].as_array().unwrap().len(), 1, "{first}");
+    assert_eq!(structured(&first, 2)["total"], 1, "{first}");
+    for step in [3, 4] {
+        assert_eq!(first["steps"][step]["result"]["isError"], true, "{first}");
+    }
+    let revision = &created["project"]["revision"];
+    let update = |revision: &Value| {
+        json!({"call": "project_update", "arguments": {
+            "namespace": "team", "project": "barn", "config": changed, "revision": revision,
+        }})
+    };
+    let second = client(
+        &[&daemon.url("/mcp"), "legacy"],
+        &json!([
+            update(revision),
+            update(revision),
+            {"call": "mcp_servers", "arguments": {"project": "team/barn"}},
+            {"call": "project_delete", "arguments": {"project": "team/barn"}},
+            {"call": "project_get", "arguments": {"project": "team/barn"}},
+            {"call": "project_delete", "arguments": {"project": "default/demo"}},
+        ]),
+    );
+    assert_eq!(structured(&second, 0)["project"]["name"], "barn", "{second}");
+    // the file has changed since it was read
+    assert_eq!(second["steps"][1]["result"]["isError"], true, "{second}");
+    // a command that came this way waits for an approval
+    assert!(structured(&second, 2).to_string().contains("approve"), "{second}");
+    assert_eq!(structured(&second, 3)["project"]["name"], "barn", "{second}");
+    for step in [4, 5] {
+        assert_eq!(second["steps"][step]["result"]["isError"], true, "{second}");
+    }
     daemon.stop();
 }

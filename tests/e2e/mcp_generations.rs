@@ -215,7 +215,7 @@ fn every_type_of_content_reaches_the_model() {
         json!({"type": "image", "data": "pixel", "mimeType": "image/png"}),
         json!({"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"}),
         json!({"type": "resource", "resource": {"uri": "farm://barn", "mimeType": "text/plain", "text": "full of hay"}}),
-        json!({"type": "resource", "resource": {"uri": "farm://pixel", "mimeType": "image/png", "blob": "UklGRg=="}}),
+        json!({"type": "resource", "resource": {"uri": "farm://pixel", "mimeType": "image/png", "blob": "iVBORw0KGgo="}}),
         json!({"type": "resource_link", "uri": "farm://field", "name": "field", "description": "the big one"}),
         json!({"type": "hologram", "of": "a cow"}),
     ];
@@ -230,7 +230,7 @@ fn every_type_of_content_reaches_the_model() {
             "data:image/png;base64,iVBOR",
             "audio/wav",
             "full of hay",
-            "data:image/png;base64,UklGRg==",
+            "data:image/png;base64,iVBORw0KGgo=",
             "farm://field",
             "the big one",
             "a cow",

@@ -1,7 +1,8 @@
 //! MCP servers that do what they must not: a chat goes on without them, and never waits for ever.
 
 use lf_tests::client::{chat, post};
-use lf_tests::project::{TestProject, document, scripted};
+use lf_tests::program::scripted_mcp;
+use lf_tests::project::{TestProject, document, scripted, stdio};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Call, Received, Reply, ScriptedModel};
 use serde_json::{Value, json};
@@ -198,4 +199,35 @@ fn a_result_beyond_every_limit_is_bounded() {
 #[test]
 fn a_storm_of_progress_does_not_lose_the_answer() {
     assert_eq!(told(scripted("m", &go(Act::Progress(20_000)))), "after 20000 reports");
+}
+
+#[test]
+fn ten_thousand_items_and_nonsense_among_them_are_bounded() {
+    let mut items = vec![json!({"type": "text", "text": "all work and no play"}); 10_000];
+    items.push(json!({"type": "image", "mimeType": "text/nonsense", "data": "/// no base64 ///"}));
+    // more than fits on a command line
+    let script = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(script.path(), go(Act::Content(items)).to_argument()).unwrap();
+    let file = format!("@{}", script.path().display());
+    let said = told(stdio("m", &scripted_mcp(), &["stdio", &file]));
+    assert!(said.len() < 200_000 && said.starts_with("all work and no play"), "{} bytes", said.len());
+}
+
+#[test]
+fn a_server_that_takes_too_much_memory_ends_alone() {
+    let script = "import json, sys\n\
+        for line in sys.stdin:\n\
+        \x20   asked = json.loads(line)\n\
+        \x20   if asked.get('method') == 'tools/call': hog = [bytearray(1 << 24) for _ in range(1000)]\n\
+        \x20   result = {'initialize': {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}}, 'serverInfo': \
+        {'name': 'hog', 'version': '1'}}, 'tools/list': {'tools': [{'name': 'go', 'inputSchema': {'type': 'object'}}]}}\n\
+        \x20   if asked.get('method') in result:\n\
+        \x20       answer = {'jsonrpc': '2.0', 'id': asked['id'], 'result': result[asked['method']]}\n\
+        \x20       print(json.dumps(answer), flush=True)\n";
+    let server = json!({
+        "name": "m", "transport": "stdio", "command": "python3", "args": ["-S", "-c", script], "protocol": "legacy",
+        "limits": {"memory": "256MiB"},
+    });
+    let said = told(server);
+    assert!(said.contains("out of memory: exited with status 1"), "{said}");
 }

@@ -186,36 +186,150 @@ fn a_session_that_expired_with_400_and_no_id_is_renewed() {
     renews_its_session(true);
 }
 
-#[test]
-fn the_time_server_works() {
-    let server = stdio("time", &peers::python("mcp-server-time"), &[]);
-    let call = json!({"timezone": "Europe/Berlin"});
-    let model = ScriptedModel::start([Reply::call("a", "time__get_current_time", call), Reply::text("late")]);
+/// What one call of a turn is to give: a tool, its arguments, and words of the result.
+type Expected<'a> = (&'a str, Value, &'a str);
+
+/// A turn that makes these calls one after the other, and the last of them again from the command line.
+fn calls_work(server: Value, protocol: &str, calls: &[Expected]) {
+    let name = server["name"].as_str().unwrap().to_owned();
+    let id = |number: usize| format!("call_{number}");
+    let replies = calls.iter().enumerate().map(|(number, (tool, arguments, _))| {
+        Reply::call(&id(number), &format!("{name}__{tool}"), arguments.clone())
+    });
+    let model = ScriptedModel::start(replies.chain([Reply::text("done")]));
     let project = TestProject::with_model(&model.base_url(), &[server]);
-    assert_eq!(project.run(&["chat", "What time is it?"]).ok().stdout.trim(), "late");
-    let last = model.request(1);
-    assert!(last.result_of("a").unwrap().contains("Europe/Berlin"), "{last:?}");
+    let finished = project.run(&["chat", "hi"]).ok();
+    let last = model.request(calls.len());
+    for (number, (tool, _, words)) in calls.iter().enumerate() {
+        let result = last.result_of(&id(number)).unwrap();
+        assert!(result.contains(words), "{tool}: {result}\n{}", finished.stderr);
+    }
+    let listed = project.run(&["mcp", "list"]).ok().stdout;
+    assert!(listed.contains("ready") && listed.contains(protocol), "{listed}");
+    let (tool, arguments, words) = calls.last().unwrap();
+    let called = project.run(&["mcp", "call", &name, tool, &arguments.to_string()]);
+    assert!(called.stdout.contains(words), "{called:?}");
     model.finish();
     project.assert_nothing_left();
 }
 
+/// The same in each generation that the server speaks: the one it prefers, and the legacy one when the file says so.
+fn calls_work_in_both_generations(server: Value, calls: &[Expected]) {
+    calls_work(server.clone(), "2026-07-28", calls);
+    let mut legacy = server;
+    legacy["protocol"] = json!("legacy");
+    calls_work(legacy, "2025-11-25", calls);
+}
+
+#[test]
+fn the_filesystem_server_works() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap().display().to_string();
+    let hay = format!("{root}/hay.txt");
+    let calls = [
+        ("write_file", json!({"path": hay, "content": "12 bales"}), "Successfully wrote"),
+        ("read_text_file", json!({"path": "/etc/hostname"}), "outside allowed directories"),
+        ("list_directory", json!({"path": root}), "[FILE] hay.txt"),
+        ("read_text_file", json!({"path": hay}), "12 bales"),
+    ];
+    calls_work(stdio("fs", &peers::node("mcp-server-filesystem"), &[&root]), "2025-11-25", &calls);
+}
+
+#[test]
+fn the_memory_server_works() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = stdio("memory", &peers::node("mcp-server-memory"), &[]);
+    server["env"] = json!({"MEMORY_FILE_PATH": directory.path().join("memory.jsonl")});
+    let cow = json!({"name": "Bella", "entityType": "cow", "observations": ["likes hay"]});
+    let more = json!({"entityName": "Nobody", "contents": ["is missing"]});
+    let calls = [
+        ("create_entities", json!({"entities": [cow]}), "Bella"),
+        ("add_observations", json!({"observations": [more]}), "not found"),
+        ("search_nodes", json!({"query": "hay"}), "Bella"),
+    ];
+    calls_work(server, "2025-11-25", &calls);
+}
+
+#[test]
+fn the_sequential_thinking_server_works() {
+    let thought = |number: u32, more: bool| json!({"thought": "Hay?", "thoughtNumber": number, "totalThoughts": 2, "nextThoughtNeeded": more});
+    let calls = [
+        ("sequentialthinking", thought(1, true), "\"thoughtHistoryLength\": 1"),
+        ("sequentialthinking", thought(2, false), "\"nextThoughtNeeded\": false"),
+    ];
+    let server = stdio("thinking", &peers::node("mcp-server-sequential-thinking"), &[]);
+    calls_work(server, "2025-11-25", &calls);
+}
+
+#[test]
+fn the_time_server_works() {
+    let noon =
+        |zone: &str| json!({"source_timezone": "Europe/Berlin", "time": "12:00", "target_timezone": zone});
+    let calls = [
+        ("convert_time", noon("Asia/Tokyo"), "Asia/Tokyo"),
+        ("convert_time", noon("Europe/Nowhere"), "Nowhere"),
+        ("get_current_time", json!({"timezone": "Europe/Berlin"}), "Europe/Berlin"),
+    ];
+    calls_work_in_both_generations(stdio("time", &peers::python("mcp-server-time"), &[]), &calls);
+}
+
+#[test]
+fn the_git_server_works() {
+    let directory = tempfile::tempdir().unwrap();
+    let repository = directory.path().canonicalize().unwrap().display().to_string();
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=A Farmer", "-c", "user.email=farmer@example.com"]).args(arguments);
+        let status = command.current_dir(&repository).stdout(std::process::Stdio::null()).status().unwrap();
+        assert!(status.success(), "git {arguments:?}");
+    };
+    git(&["init", "--quiet"]);
+    git(&["commit", "--quiet", "--allow-empty", "--message", "Build the barn"]);
+    std::fs::write(directory.path().join("hay.txt"), "12 bales").unwrap();
+    let of = |path: &str| json!({"repo_path": path});
+    let calls = [
+        ("git_status", of(&repository), "hay.txt"),
+        ("git_status", of("/"), "outside the allowed repository"),
+        ("git_add", json!({"repo_path": repository, "files": ["hay.txt"]}), "staged"),
+        ("git_diff_staged", of(&repository), "12 bales"),
+        ("git_log", of(&repository), "Build the barn"),
+    ];
+    let program = peers::python("mcp-server-git");
+    calls_work_in_both_generations(stdio("git", &program, &["--repository", &repository]), &calls);
+}
+
+#[test]
+fn the_fetch_server_works() {
+    // any server of pages will do: this one is there anyway
+    let directory = tempfile::tempdir().unwrap();
+    let paragraph =
+        "<p>Hay is <b>up</b> again, and nobody knows why that is, least of all the cows.</p>".repeat(5);
+    let page =
+        format!("<html><head><title>Prices</title></head><body><article>{paragraph}</article></body></html>");
+    std::fs::write(directory.path().join("prices.html"), page).unwrap();
+    let pages = Listener::on_free_port("", |port| {
+        let mut command = Command::new(peers::python("python"));
+        command.args(["-m", "http.server", "--bind", "127.0.0.1", "--directory"]).arg(directory.path());
+        command.arg(port.to_string());
+        command
+    });
+    let of = |name: &str| json!({"url": format!("{}/{name}", pages.url())});
+    let calls = [
+        ("fetch", of("missing.html"), "404"),
+        ("fetch", json!({"url": "http://127.0.0.1:9/"}), "robots.txt"),
+        ("fetch", of("prices.html"), "Hay is **up** again"),
+    ];
+    let program = peers::python("mcp-server-fetch");
+    calls_work_in_both_generations(stdio("fetch", &program, &["--allow-private-ips"]), &calls);
+}
+
 fn fastmcp_works(server: Value) {
-    let model = ScriptedModel::start([
-        Reply::calls([
-            Call::new("sum", "py__add", json!({"a": 40, "b": 2})),
-            Call::new("fails", "py__fail", json!({"reason": "no hay left"})),
-            Call::new("counts", "py__count", json!({"to": 3})),
-        ]),
-        Reply::text("done"),
-    ]);
-    let project = TestProject::with_model(&model.base_url(), &[server]);
-    let finished = project.run(&["chat", "hi"]).ok();
-    let last = model.request(1);
-    assert!(last.result_of("sum").unwrap().contains("42"), "{last:?}\n{}", finished.stderr);
-    assert!(last.result_of("fails").unwrap().contains("no hay left"), "{last:?}");
-    assert!(last.result_of("counts").unwrap().contains("counted to 3"), "{last:?}");
-    model.finish();
-    project.assert_nothing_left();
+    let calls = [
+        ("fail", json!({"reason": "no hay left"}), "no hay left"),
+        ("count", json!({"to": 3}), "counted to 3"),
+        ("add", json!({"a": 40, "b": 2}), "42"),
+    ];
+    calls_work_in_both_generations(server, &calls);
 }
 
 #[test]

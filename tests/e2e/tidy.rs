@@ -99,7 +99,8 @@ fn dependencies_point_downwards_only() {
         ("lf-config", &["lf-core"]),
         ("lf-models", &["lf-core", "lf-dialects"]),
         ("lf-mcp", &["lf-core"]),
-        ("lf-server", &["lf-core", "lf-dialects", "lf-config", "lf-models", "lf-mcp"]),
+        ("lf-store", &["lf-core"]),
+        ("lf-server", &["lf-core", "lf-dialects", "lf-config", "lf-models", "lf-mcp", "lf-store"]),
     ];
     for (package, allowed) in below {
         for dependency in named(&metadata, package).iter().filter(|name| name.starts_with("lf-")) {
@@ -112,12 +113,13 @@ fn dependencies_point_downwards_only() {
 fn each_outside_language_has_one_crate() {
     let metadata = metadata();
     let owners: &[(&str, &[&str])] = &[
-        ("rmcp", &["lf-mcp"]),
-        ("axum", &["lf-server", "lf-tests"]),
+        ("rmcp", &["lf-mcp", "lf-conformance-fixture"]),
+        ("axum", &["lf-server", "lf-tests", "lf-conformance-fixture"]),
         ("serde-saphyr", &["lf-config"]),
+        ("rusqlite", &["lf-store"]),
         ("toml", &["lf-config"]),
         ("clap", &["lf"]),
-        ("anyhow", &["lf", "lf-tests"]),
+        ("anyhow", &["lf", "lf-tests", "lf-conformance-fixture"]),
     ];
     for package in metadata.workspace_packages() {
         let named = named(&metadata, package.name.as_str());

@@ -27,6 +27,24 @@ async def count(to: int, ctx: Context) -> str:
     return f"counted to {to}"
 
 
+@mcp.prompt
+def feed(animal: str) -> str:
+    """How to feed an animal."""
+    return f"Give the {animal} some hay."
+
+
+@mcp.resource("barn://stock")
+def stock() -> str:
+    """What there is."""
+    return "12 bales"
+
+
+@mcp.resource("barn://stalls/{number}")
+def stall(number: str) -> str:
+    """Who lives there."""
+    return f"stall {number} is empty"
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         mcp.run(transport=sys.argv[1], host="127.0.0.1", port=int(sys.argv[2]), show_banner=False)

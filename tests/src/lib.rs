@@ -20,6 +20,8 @@ pub mod scripted_model;
 
 pub mod scripted_mcp;
 
+pub mod scripted_access;
+
 pub mod program;
 
 pub mod project;
@@ -28,10 +30,16 @@ pub mod processes;
 
 pub mod client;
 
+pub mod caller;
+
 pub mod socket;
 
 pub mod open_responses;
 
+pub mod tls_front;
+
 pub mod peers;
+
+pub mod conformance;
 
 pub mod corpus;

@@ -24,6 +24,11 @@ pub fn scripted_mcp() -> PathBuf {
     beside_this_program("lf-scripted-mcp")
 }
 
+/// The built reference server of the conformance suite.
+pub fn conformance_fixture() -> PathBuf {
+    beside_this_program("lf-conformance-fixture")
+}
+
 fn beside_this_program(name: &str) -> PathBuf {
     let this = std::env::current_exe().expect("the path of this test program");
     let directory = this.ancestors().find(|path| path.join("deps").is_dir()).expect("a target directory");

@@ -119,6 +119,11 @@ impl TestProject {
         Background::start(self.command(arguments))
     }
 
+    /// Starts what [`TestProject::command`] made, and reads along.
+    pub fn start_command(&self, command: Command) -> Background {
+        Background::start(command)
+    }
+
     /// Starts `lf` with this on its stdin.
     pub fn start_with_input(&self, arguments: &[&str], input: &str) -> Background {
         let mut command = self.command(arguments);
@@ -131,6 +136,17 @@ impl TestProject {
     /// `lf serve` on a free port, when it listens.
     pub fn serve(&self) -> Daemon {
         self.serve_with(&[])
+    }
+
+    /// As [`TestProject::serve`], with room for this many open files and connections.
+    pub fn serve_with_files(&self, files: u32) -> Daemon {
+        let inner = self.command(&["serve", "--port", "0"]);
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]);
+        command.arg(inner.get_program()).args(inner.get_args()).current_dir(self.path()).env_clear();
+        command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Daemon::new(Background::start(command))
     }
 
     /// As [`TestProject::serve`], with further arguments.

@@ -12,11 +12,13 @@ use crate::diagnostic::{Diagnostic, Report, did_you_mean, quote};
 use crate::node::Node;
 use crate::variables::{Expanded, Variables};
 
+mod auth;
 mod duration;
 mod model;
 mod prompts;
 mod provider;
 mod server;
+mod size;
 mod tools;
 
 use prompts::Prompts;

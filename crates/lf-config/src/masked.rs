@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use crate::show::{MASK, mask_all};
 
 /// Where what a secret is for is decided: with another of these, the secret would go to somebody else.
-const DESTINATION: [&str; 4] = ["base_url", "provider", "transport", "command"];
+const DESTINATION: [&str; 5] = ["base_url", "provider", "transport", "command", "issuer"];
 
 /// Takes out what is or may be a secret; references such as `${env:NAME}` name one and stay.
 pub fn mask(value: &mut Json) {

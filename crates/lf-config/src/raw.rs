@@ -4,10 +4,16 @@
 //! Two extensions of the schema steer the checks: `x-later` marks what is understood but not acted on yet (its value
 //! is the setting that changes nothing), `x-unused` a section that is kept and not looked into.
 
+mod auth;
+mod limits;
+
 use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+
+pub use auth::{RawAuth, RawAuthKind, RawClientMethod};
+pub use limits::{RawProcessLimits, RawSize};
 
 /// Names of projects, namespaces and MCP servers.
 pub(crate) const NAME: &str = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
@@ -150,6 +156,8 @@ pub struct RawServer {
     /// stdio: names of further variables that the program gets from our own environment.
     #[schemars(inner(regex(pattern = r"^[A-Za-z_][A-Za-z0-9_]*$")), extend("uniqueItems" = true))]
     pub inherit_env: Option<Vec<String>>,
+    /// stdio: what the program and all it starts may use.
+    pub limits: Option<RawProcessLimits>,
     /// http and sse: the URL of the server, used as it is.
     #[schemars(length(min = 1))]
     pub base_url: Option<String>,
@@ -171,8 +179,10 @@ pub struct RawServer {
     pub required: Option<bool>,
     /// Revision of the protocol to insist on, or its generation. Default `auto`.
     pub protocol: Option<RawProtocol>,
-    /// How to get an access token. Understood but not acted on yet.
-    #[schemars(extend("x-later" = true))]
+    /// What the server is told when it asks a person something and nobody can be asked. Default `defaults`.
+    pub elicitation: Option<RawElicitation>,
+    /// http and sse: how to get a token, which is sent as `Authorization: Bearer`. Without this key, and without such a
+    /// header, a server that asks for one is told to need `lf mcp login`.
     pub auth: Option<RawAuth>,
     /// Confinement of the program. Understood but not acted on yet.
     #[schemars(extend("x-later" = "default"))]
@@ -188,6 +198,15 @@ pub enum RawTransport {
     Http,
     /// HTTP with server-sent events, of the protocol's first revision.
     Sse,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawElicitation {
+    /// The defaults of its form, where every required field has one; otherwise that the person declines.
+    Defaults,
+    /// That the person declines, also where somebody could be asked.
+    Decline,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -243,23 +262,6 @@ pub enum RawDecision {
     Ask,
     /// Never run; the model does not see the tool.
     Deny,
-}
-
-/// How to get an access token for an http or sse server.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[schemars(title = "auth")]
-pub struct RawAuth {
-    #[serde(rename = "type")]
-    #[schemars(required)]
-    pub kind: Option<RawAuthKind>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RawAuthKind {
-    Oauth,
-    ClientCredentials,
-    Bearer,
 }
 
 /// A length of time.
@@ -464,6 +466,10 @@ pub struct RawLimits {
     /// Longest tool result shown to the model, in tokens of about 4 bytes. Default 25000.
     #[schemars(range(min = 100, max = 10_000_000))]
     pub result_tokens: Option<u32>,
+    /// Most of a kept conversation that the model is shown, in tokens of about 4 bytes; the oldest exchanges are left out.
+    /// Default 100000.
+    #[schemars(range(min = 1000, max = 100_000_000))]
+    pub context_tokens: Option<u32>,
     /// Longest time for a whole turn. Default 5m.
     pub turn_timeout: Option<RawDuration>,
     /// The same call this many times in one turn is answered with an error. Default 3.

@@ -25,6 +25,7 @@ pub(crate) fn resolved(root: &Node, project: &Project) -> Json {
             fill(server, "startup_timeout", json!(duration(resolved.startup_timeout)));
             fill(server, "required", json!(resolved.required));
             fill(server, "protocol", json!(resolved.protocol.name()));
+            fill(server, "elicitation", json!(resolved.elicitation.name()));
         }
     }
     for model in list(&mut json, "runtime", "models") {
@@ -241,7 +242,7 @@ fn mask_url(text: &str) -> String {
 pub(crate) fn is_secret_name(name: &str) -> bool {
     let name = name.trim_start_matches('-').to_lowercase().replace('-', "_");
     // how many tokens a model may use is no secret
-    if name.ends_with("tokens") {
+    if name.ends_with("tokens") || name == "token_endpoint_auth_method" {
         return false;
     }
     ["key", "token", "secret", "password", "passwd", "pwd", "credential", "authorization"]

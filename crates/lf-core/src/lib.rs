@@ -1,6 +1,6 @@
 //! What a chat is: pure values and decisions, without IO, clock or runtime.
 //!
-//! The outside reaches this crate through two ports, [`ToolSource`] and [`ModelProvider`]; everything a turn
+//! The outside reaches this crate through three ports, [`ToolSource`], [`ModelProvider`] and [`Journal`]; everything a turn
 //! decides is in [`turn`], and everything a client may see of it is a [`ChatEvent`].
 
 pub mod secret;
@@ -10,6 +10,8 @@ pub mod project;
 pub mod message;
 
 pub mod json;
+
+pub mod visible;
 
 pub mod text_calls;
 
@@ -25,7 +27,10 @@ pub mod event;
 
 pub mod turn;
 
+pub mod journal;
+
 pub use event::ChatEvent;
+pub use journal::{Journal, JournalError};
 pub use message::{Arguments, AssistantMessage, Content, Message, Part, Prose, ToolCall, ToolResult};
 pub use model::{
     DeltaStream, FinishReason, ModelDelta, ModelError, ModelProvider, ModelRequest, ToolChoice, Usage,

@@ -1,5 +1,6 @@
 //! What is said in a conversation, independent of any model API.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::json;
@@ -12,7 +13,8 @@ pub enum Role {
     Tool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
     System(Prose),
     User(Prose),
@@ -21,23 +23,28 @@ pub enum Message {
 }
 
 /// A system or user message.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Prose {
     pub content: Content,
     /// Fields this program does not read, kept for the upstream (`name`, …).
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub rest: Map<String, Value>,
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AssistantMessage {
     pub content: Content,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub rest: Map<String, Value>,
 }
 
 /// A message's content in the form it came in, so that what is sent on is the same bytes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum Content {
     Text(String),
     Parts(Vec<Part>),
@@ -84,12 +91,14 @@ impl From<String> for Content {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Part {
     Text(String),
     /// A URL or a `data:` URL.
     Image {
         url: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },
     /// A part of the caller's dialect that this program does not read, as it came.
@@ -97,7 +106,7 @@ pub enum Part {
 }
 
 /// The model's request to run a tool.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// Never empty once planned; unique within its round.
     pub id: String,
@@ -105,13 +114,15 @@ pub struct ToolCall {
     pub name: String,
     pub arguments: Arguments,
     /// Provider state that must come back with the call (a thought signature, …).
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub rest: Map<String, Value>,
 }
 
 /// A call's arguments: the text as the model wrote it, and what it means.
 ///
 /// The text is kept because replaying history must be byte-stable: prefix caches depend on it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
 pub struct Arguments {
     raw: String,
     value: Result<Map<String, Value>, String>,
@@ -156,14 +167,46 @@ impl Arguments {
     }
 }
 
+/// [`Arguments`] in a journal: the text alone, where it says everything.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Text(String),
+    Read { raw: String, value: Map<String, Value> },
+    Unusable { raw: String, problem: String },
+}
+
+impl From<Written> for Arguments {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Text(raw) => Self::parse(raw),
+            Written::Read { raw, value } => Self { raw, value: Ok(value) },
+            Written::Unusable { raw, problem } => Self { raw, value: Err(problem) },
+        }
+    }
+}
+
+impl From<Arguments> for Written {
+    fn from(Arguments { raw, value }: Arguments) -> Self {
+        match value {
+            value if value == json::read_object(&raw) => Self::Text(raw),
+            Ok(value) => Self::Read { raw, value },
+            Err(problem) => Self::Unusable { raw, problem },
+        }
+    }
+}
+
 /// What the model is told about one call.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub call_id: String,
     /// The exposed name of the tool, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub content: Content,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub rest: Map<String, Value>,
 }
 

@@ -1,22 +1,27 @@
 //! Asking a model: the request, the pieces of its answer, and the port.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::Stream;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::message::{Message, ToolCall};
 
 /// One ask. Tools carry exposed names.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ModelRequest {
     pub messages: Vec<Message>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub tools: Arc<[ToolSpec]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
     /// All other request fields, in the spelling of OpenAI Chat Completions; unknown ones too.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub parameters: Map<String, Value>,
     /// Whether the upstream is asked to stream.
     pub stream: bool,
@@ -40,12 +45,14 @@ pub struct ChatRequest {
 }
 
 /// A tool as a model is shown it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
     pub schema: Arc<Value>,
     /// Further fields of the declaration (`strict`, …), kept for the upstream.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub rest: Map<String, Value>,
 }
 
@@ -60,7 +67,8 @@ impl ToolSpec {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
     Auto,
     None,
@@ -70,7 +78,8 @@ pub enum ToolChoice {
 }
 
 /// A piece of the model's answer, already decoded from the upstream's dialect.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ModelDelta {
     Text(String),
     Reasoning(String),
@@ -88,21 +97,24 @@ pub enum ModelDelta {
     /// The last delta of an answer that ended as the dialect says it must.
     Finish {
         reason: FinishReason,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         raw: Option<String>,
         /// The stop sequence that ended the text, where it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         stop_sequence: Option<String>,
     },
 }
 
 /// A piece of an answer that only one dialect has, as it came: for clients that speak the same one.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Native {
     pub dialect: Dialect,
     pub item: Value,
 }
 
 /// One model API's wire format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Dialect {
     /// OpenAI Chat Completions and everything that follows it.
     OpenaiChat,
@@ -118,7 +130,8 @@ pub enum Dialect {
     AiSdk,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     Stop,
     Length,
@@ -138,7 +151,8 @@ impl FinishReason {
 }
 
 /// Tokens, as the upstream counted them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Usage {
     pub input: u64,
     pub output: u64,
@@ -161,7 +175,8 @@ impl std::ops::AddAssign for Usage {
 }
 
 /// Why a model gave no (whole) answer: one variant per thing a caller can do about it.
-#[derive(Debug, Clone, Error, PartialEq)]
+#[derive(Debug, Clone, Error, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ModelError {
     #[error("cannot reach {url}: {reason}")]
     Unreachable { url: String, reason: String },
@@ -177,10 +192,10 @@ pub enum ModelError {
     #[error("{url} failed ({status}): {message}")]
     Failed { url: String, status: u16, message: String, retry_after: Option<Duration> },
     #[error("{url} did not {what} within {limit:?}")]
-    Timeout { url: String, what: &'static str, limit: Duration },
+    Timeout { url: String, what: Cow<'static, str>, limit: Duration },
     /// Not the protocol: HTML instead of JSON, a stream cut before its end, …
     #[error("{url} answered with something that is no {expected}: {found}")]
-    Garbled { url: String, expected: &'static str, found: String },
+    Garbled { url: String, expected: Cow<'static, str>, found: String },
     /// This program has no way to ask.
     #[error("{0}")]
     Unsupported(String),

@@ -1,16 +1,20 @@
 //! The validated content of one `llamafarm.yaml`. Valid by construction: every name refers to something that exists.
 
+mod auth;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use globset::GlobMatcher;
 use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
+pub use auth::{Auth, ClientMethod, OAuthClient};
 
 /// One project.
 #[derive(Debug, Clone)]
@@ -48,6 +52,27 @@ pub struct McpServer {
     /// A chat fails when this server is down.
     pub required: bool,
     pub protocol: Protocol,
+    pub elicitation: Elicitation,
+}
+
+/// What a server is told that asks a person something in the middle of a call, where nobody can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Elicitation {
+    /// The defaults of its form, where every required field has one; otherwise that the person declines.
+    #[default]
+    Defaults,
+    /// That the person declines. Whoever could be asked is not asked, either.
+    Decline,
+}
+
+impl Elicitation {
+    /// As the file writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Defaults => "defaults",
+            Self::Decline => "decline",
+        }
+    }
 }
 
 /// In which revisions of the protocol a server is spoken to.
@@ -140,6 +165,24 @@ pub struct StdioServer {
     /// Names taken over from our own environment beyond the safe list.
     pub inherit_env: Vec<String>,
     pub cwd: PathBuf,
+    pub limits: ProcessLimits,
+    /// The SHA-256 of its program, in hexadecimal, when a person approved it: no other is started.
+    pub pin: Option<String>,
+}
+
+/// What a local server and all it starts may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ProcessLimits {
+    /// Bytes of memory that each process may write to; what is only reserved does not count. Default 4 GiB.
+    pub memory: Option<u64>,
+    /// Processes at the same time, threads counted. Default 1024.
+    pub processes: Option<u32>,
+}
+
+impl Default for ProcessLimits {
+    fn default() -> Self {
+        Self { memory: Some(4 << 30), processes: Some(1024) }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -147,6 +190,8 @@ pub struct HttpServer {
     /// `http` or `https`; used as it is, nothing appended.
     pub base_url: String,
     pub headers: Vec<(String, Secret)>,
+    /// `None`: the headers alone, and a token that a person agreed to where the server asks for one and no header is one.
+    pub auth: Option<Auth>,
 }
 
 /// Which of a server's tools exist for us. Globs match the server's own tool names.
@@ -307,7 +352,8 @@ impl Provider {
 }
 
 /// How tools are offered to the model and how its calls are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolCallStrategy {
     /// Through the API's `tools`; tool-call tags in the text are still understood.
     #[default]
@@ -319,7 +365,7 @@ pub enum ToolCallStrategy {
 }
 
 /// A tool of the file's own; a call to it goes back to the client.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InlineTool {
     /// May contain dots.
     pub name: String,
@@ -327,7 +373,8 @@ pub struct InlineTool {
     pub parameters: Arc<Value>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limits {
     /// Rounds of tool calls before one last answer without tools. Default 10.
     pub rounds: u32,
@@ -335,6 +382,8 @@ pub struct Limits {
     pub parallel_calls: usize,
     /// What one result may take of the model's context, estimated at 4 bytes a token. Default 25 000.
     pub result_tokens: usize,
+    /// What a model is shown of a kept conversation, estimated at 4 bytes a token. Default 100 000.
+    pub context_tokens: usize,
     /// The whole turn. Default 5 min.
     pub turn_timeout: Duration,
     /// The same call (name and arguments) this many times in a turn is answered with an error. Default 3.
@@ -347,6 +396,7 @@ impl Default for Limits {
             rounds: 10,
             parallel_calls: 16,
             result_tokens: 25_000,
+            context_tokens: 100_000,
             turn_timeout: Duration::from_secs(300),
             repeat_calls: 3,
         }

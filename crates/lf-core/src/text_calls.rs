@@ -5,6 +5,7 @@
 //! be read is reported, neither completed nor lost. Dialects are rows of a table ([`TextFormat`]).
 
 mod body;
+pub(crate) mod by_name;
 mod candidate;
 mod elements;
 mod families;

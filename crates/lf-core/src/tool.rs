@@ -5,13 +5,21 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
+
+mod attendant;
+mod form;
+pub(crate) mod media;
+
+pub use attendant::{Attendant, Person, Question, Reply};
+pub use form::{Choice, Field, FieldKind, Form};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Which tool of which server: the identity of a tool, whatever a model calls it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ToolRef {
     pub server: Arc<str>,
     /// The server's own name for it.
@@ -19,7 +27,7 @@ pub struct ToolRef {
 }
 
 /// A tool as its source describes it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tool {
     pub id: ToolRef,
     /// What stands for [`ToolRef::name`] in exposed names; differs where the file renames the tool.
@@ -27,6 +35,7 @@ pub struct Tool {
     pub description: Option<Arc<str>>,
     /// The JSON Schema of its arguments, as it arrived.
     pub schema: Arc<Value>,
+    #[serde(skip)]
     pub(crate) checker: Arc<OnceLock<Result<jsonschema::Validator, String>>>,
 }
 
@@ -38,13 +47,11 @@ impl Tool {
     /// What is wrong with these arguments by the tool's schema, each with the place; empty when nothing is.
     /// The schema is compiled once per listed tool. A schema that cannot be compiled checks nothing: the server will.
     pub fn problems(&self, arguments: &Map<String, Value>) -> Vec<String> {
-        let checker = self
-            .checker
-            .get_or_init(|| jsonschema::validator_for(&self.schema).map_err(|error| error.to_string()));
-        let Ok(checker) = checker else { return Vec::new() };
+        let Ok(checker) = self.checker() else { return Vec::new() };
         let value = Value::Object(arguments.clone());
         checker
             .iter_errors(&value)
+            .filter(|error| !is_undecided(error))
             .take(8)
             .map(|error| match error.instance_path().as_str() {
                 "" => error.to_string(),
@@ -52,6 +59,37 @@ impl Tool {
             })
             .collect()
     }
+
+    /// Why the schema checks nothing; `None` where it can be compiled.
+    pub fn schema_error(&self) -> Option<&str> {
+        self.checker().as_ref().err().map(String::as_str)
+    }
+
+    fn checker(&self) -> &Result<jsonschema::Validator, String> {
+        self.checker
+            .get_or_init(|| compiled(&self.schema).map_err(|error| error.to_string()))
+    }
+}
+
+/// Patterns are strangers' programs: they get so many steps back, and so much memory.
+const MAX_BACKTRACKS: usize = 100_000;
+const MAX_PATTERN: usize = 1024 * 1024;
+
+fn compiled(schema: &Value) -> Result<jsonschema::Validator, Box<jsonschema::ValidationError<'static>>> {
+    let patterns = jsonschema::PatternOptions::fancy_regex()
+        .backtrack_limit(MAX_BACKTRACKS)
+        .size_limit(MAX_PATTERN)
+        .dfa_size_limit(MAX_PATTERN);
+    jsonschema::options().with_pattern_options(patterns).build(schema).map_err(Box::new)
+}
+
+/// A pattern that was given up is nobody's fault but the schema's.
+fn is_undecided(error: &jsonschema::ValidationError<'_>) -> bool {
+    use jsonschema::error::ValidationErrorKind;
+    matches!(
+        error.kind(),
+        ValidationErrorKind::BacktrackLimitExceeded { .. } | ValidationErrorKind::RegexEngineFailure { .. }
+    )
 }
 
 /// What the tool servers of a model offer right now.
@@ -71,14 +109,16 @@ pub struct ServerDown {
 }
 
 /// What a source returned for a call.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ToolOutput {
     pub content: Vec<ToolContent>,
     pub structured: Option<Value>,
     pub is_error: bool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolContent {
     Text(String),
     /// Base64.
@@ -116,7 +156,8 @@ pub struct ToolProgress {
 }
 
 /// Why a call has no result. `Display` is written for the model to read.
-#[derive(Debug, Clone, Error, PartialEq)]
+#[derive(Debug, Clone, Error, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolError {
     #[error("MCP server `{server}` is not available: {reason}")]
     Down { server: String, reason: String },
@@ -138,12 +179,12 @@ pub trait ToolSource: Send + Sync {
     /// The tools of these servers. A server that cannot be reached costs only its own tools.
     fn list<'a>(&'a self, servers: &'a [String]) -> BoxFuture<'a, Catalogue>;
 
-    /// Runs one tool. `progress` is called for each report of the server, in order.
+    /// Runs one tool. `attendant` is told of the server's reports, and asked what the server asks.
     fn call<'a>(
         &'a self,
         tool: &'a ToolRef,
         arguments: &'a Map<String, Value>,
-        progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
+        attendant: &'a dyn Attendant,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
 }
 
@@ -178,3 +219,6 @@ impl ToolContent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -19,7 +20,8 @@ const HASH_DIGITS: usize = 8;
 /// Exposed names and what they stand for. The order is the same for the same servers, file and request, because
 /// upstream prefix caches depend on it: servers in the file's order with their tools by name, inline tools in the
 /// file's order, client tools in the request's.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Listed", into = "Listed")]
 pub struct ToolSet {
     entries: IndexMap<String, Target>,
     specs: Arc<[ToolSpec]>,
@@ -167,6 +169,36 @@ impl ToolSet {
             name: name.to_owned(),
             near: scored.into_iter().take(3).map(|(_, key)| key.to_owned()).collect(),
         }
+    }
+}
+
+/// A [`ToolSet`] in a journal: what it was made of.
+#[derive(Serialize, Deserialize)]
+struct Listed {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool>,
+    /// Of the file and of the client, under their own names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    client: Vec<ToolSpec>,
+}
+
+impl From<ToolSet> for Listed {
+    fn from(set: ToolSet) -> Self {
+        let mut listed = Self { tools: Vec::new(), client: Vec::new() };
+        for ((_, target), spec) in set.entries.into_iter().zip(set.specs.iter()) {
+            match target {
+                Target::Source(tool) => listed.tools.push(tool),
+                Target::Client(name) => listed.client.push(ToolSpec { name, ..spec.clone() }),
+            }
+        }
+        listed
+    }
+}
+
+impl From<Listed> for ToolSet {
+    fn from(listed: Listed) -> Self {
+        let catalogue = Catalogue { tools: listed.tools, ..Catalogue::default() };
+        Self::new(&catalogue, &[], &listed.client)
     }
 }
 

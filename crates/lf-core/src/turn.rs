@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::ChatEvent;
 use crate::message::{AssistantMessage, Content, Message, Prose, ToolCall};
 use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest, ToolChoice, Usage};
@@ -16,12 +18,14 @@ use crate::prompting;
 use crate::text_calls::{Piece, TextCall, TextEnd, TextFormat, TextScanner};
 use crate::tool_set::ToolSet;
 
+mod course;
 mod other_ways;
 mod output;
 mod plan;
 mod resume;
 mod run;
 
+pub use course::{Course, Entry, OutOfPlace, Taken};
 pub use other_ways::{Rescue, StandIn};
 pub use output::result_for_model;
 pub use plan::{Planned, PlannedCall};
@@ -30,7 +34,7 @@ pub use run::RunTools;
 
 /// What a turn starts from. Messages, parameters and tool choice are the client's, already put together with the
 /// project's prompts; tool choice names an exposed tool.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Setup {
     /// Unguessable: client-run calls of a turn that has something to resume carry it in their ids.
     pub id: String,
@@ -40,9 +44,11 @@ pub struct Setup {
     pub tools: ToolSet,
     pub strategy: ToolCallStrategy,
     /// The dialects in which the model may write calls as text.
+    #[serde(with = "crate::text_calls::by_name")]
     pub text_formats: &'static [TextFormat],
     pub limits: Limits,
     /// The most calls that this program runs in the turn, where the client has set a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_left: Option<u64>,
 }
 
@@ -255,6 +261,14 @@ impl AskModel {
         Done { said: [].into(), resume: None }
     }
 
+    /// The person does not want to hear more: what was shown is what was said, and nothing runs.
+    pub fn stop(mut self, events: &mut Vec<ChatEvent>) -> Done {
+        self.flush(TextEnd::Cut, events);
+        let Self { turn, mut round, .. } = self;
+        round.show_late(events);
+        turn.stop(*round, events)
+    }
+
     /// The answer is whole.
     pub fn finish(mut self, events: &mut Vec<ChatEvent>) -> Step {
         let cut = matches!(self.round.finish, Some(FinishReason::Length | FinishReason::ContentFilter));
@@ -278,6 +292,16 @@ impl AskModel {
         }
         turn.report_malformed(*round);
         Step::AskModel(Self::new(turn))
+    }
+
+    /// What the model had said of its answer is void; it is asked again.
+    fn begin_again(&mut self, events: &mut Vec<ChatEvent>) {
+        if !self.round.text.is_empty() {
+            self.turn.apart = true;
+            events.push(ChatEvent::Notice("the answer was interrupted and begins again".to_owned()));
+        }
+        self.round = Box::default();
+        self.scanner = self.turn.scanner();
     }
 
     fn flush(&mut self, end: TextEnd, events: &mut Vec<ChatEvent>) {
@@ -355,6 +379,22 @@ impl Turn {
             rest: round.state,
             ..AssistantMessage::default()
         }));
+        Done { said: self.request.messages.split_off(self.given).into(), resume: None }
+    }
+
+    /// Ends the turn where it is; a text that was begun stays.
+    fn stop(mut self: Box<Self>, round: Round, events: &mut Vec<ChatEvent>) -> Done {
+        self.usage += round.usage;
+        if !round.text.is_empty() {
+            self.request.messages.push(Message::Assistant(AssistantMessage {
+                content: round.text.into(),
+                reasoning: some_text(round.reasoning),
+                ..AssistantMessage::default()
+            }));
+        }
+        events.push(ChatEvent::Notice("the turn was stopped".to_owned()));
+        let (reason, rounds) = (FinishReason::Stop, self.rounds + 1);
+        events.push(ChatEvent::Finished { reason, usage: self.usage, rounds, stop_sequence: None });
         Done { said: self.request.messages.split_off(self.given).into(), resume: None }
     }
 

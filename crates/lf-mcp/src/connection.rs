@@ -1,13 +1,16 @@
 //! One live connection to a server: opened with its first tool list, asked, and taken down.
 
 mod answer;
+mod asking;
 mod client;
-mod elicitation;
 mod explain;
+mod generations;
 mod greeting;
 mod ladder;
 mod link;
 mod listing;
+mod rounds;
+mod turns;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,11 +24,15 @@ use rmcp::service::RunningServiceCancellationToken;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
+use crate::oauth::OAuth;
+use crate::record::{Record, Records};
+use crate::relay::{Abilities, Relay};
 use crate::secrets::Secrets;
 use crate::spawn::{self, Launch, Process};
+pub(crate) use asking::Questions;
 use explain::{Broken, explain, with_lines};
-pub(crate) use ladder::Generations;
+pub(crate) use generations::Generations;
 use ladder::{Greeted, climb, unless_exited};
 pub(crate) use link::{AskError, Link};
 pub(crate) use listing::ToolList;
@@ -43,7 +50,28 @@ pub(crate) struct Surroundings {
     pub(crate) program: PathBuf,
     pub(crate) tracker: TaskTracker,
     pub(crate) http: std::sync::OnceLock<Result<reqwest::Client, Failure>>,
+    /// Certificates, in DER, of authorities that remote servers are trusted with besides the system's.
+    pub(crate) roots: Vec<Vec<u8>>,
     pub(crate) generations: Generations,
+    pub(crate) oauth: OAuth,
+    pub(crate) records: Records,
+    pub(crate) relay: Relay,
+}
+
+/// What a session with a server is for: of these, there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Lane {
+    /// The only generation in which the server is spoken to; `None` where the file or the server decides.
+    pub(crate) generation: Option<Generation>,
+    /// What the clients can be asked whose requests are passed on; `None` where the requests are our own.
+    pub(crate) relays: Option<Abilities>,
+}
+
+impl Lane {
+    /// For our own requests in one generation.
+    pub(crate) fn of(generation: Generation) -> Self {
+        Self { generation: Some(generation), relays: None }
+    }
 }
 
 /// The side of a connection that its owner waits on and takes down.
@@ -62,23 +90,23 @@ impl Connection {
     pub(crate) async fn open(
         server: &Arc<McpServer>,
         surroundings: &Surroundings,
-        wanted: Option<Generation>,
+        lane: Lane,
     ) -> Result<(Self, ToolList), Failure> {
         let deadline = Instant::now() + server.startup_timeout;
         let secrets = Arc::new(Secrets::of(server, &surroundings.environment));
-        let opened = Box::pin(Self::try_open(server, surroundings, wanted, deadline, &secrets)).await;
+        let opened = Box::pin(Self::try_open(server, surroundings, lane, deadline, &secrets)).await;
         opened.map_err(|failure| secrets.failure(&failure))
     }
 
     async fn try_open(
         server: &Arc<McpServer>,
         surroundings: &Surroundings,
-        wanted: Option<Generation>,
+        lane: Lane,
         deadline: Instant,
         secrets: &Arc<Secrets>,
     ) -> Result<(Self, ToolList), Failure> {
         let Greeted { running, signals, process } =
-            climb(server, surroundings, wanted, secrets, deadline).await?;
+            climb(server, surroundings, lane, secrets, deadline).await?;
         let base_url = match &server.transport {
             Kind::Stdio(_) => "",
             Kind::Http(http) | Kind::Sse(http) => &http.base_url,
@@ -95,6 +123,9 @@ impl Connection {
         };
         match listed {
             Ok(tools) => {
+                if lane.relays.is_some() {
+                    connection.link.signals.inbox.open(server, &surroundings.relay.feed);
+                }
                 if let Some(process) = &connection.process {
                     process.remember_descendants().await;
                 }
@@ -140,9 +171,17 @@ impl Connection {
     }
 
     async fn describe_exit(&self, status: Option<std::process::ExitStatus>) -> Failure {
-        let ending = status.map_or_else(|| "ended".to_owned(), spawn::ending);
-        let Some(process) = &self.process else { return Failure::new(ending) };
-        with_lines(Failure::new(ending), &process.last_lines().await)
+        // given up by us, it fails at its next line, which says nothing of why
+        if let Some(trouble) = self.link.signals.trouble()
+            && trouble.cause == Cause::ProtocolError
+        {
+            return trouble;
+        }
+        let ended = explain::ended(status);
+        match &self.process {
+            Some(process) => with_lines(ended, &process.last_lines().await),
+            None => ended,
+        }
     }
 
     /// Closes politely, then by force; at most 8.5 s, 6 of them for a child that ignores everything.
@@ -160,18 +199,27 @@ impl Connection {
 }
 
 impl Surroundings {
-    fn client(&self) -> Result<reqwest::Client, Failure> {
-        self.http.get_or_init(crate::http::client).clone()
+    pub(crate) fn client(&self) -> Result<reqwest::Client, Failure> {
+        let dial = || crate::http::client(&crate::http::Dialling::new(self.roots.clone()));
+        self.http.get_or_init(dial).clone()
     }
 }
 
-fn launch(stdio: &StdioServer, surroundings: &Surroundings, secrets: Arc<Secrets>) -> Launch {
+fn launch(
+    stdio: &StdioServer,
+    surroundings: &Surroundings,
+    secrets: Arc<Secrets>,
+    record: Arc<Record>,
+) -> Launch {
     Launch {
         command: stdio.command.clone(),
         args: stdio.args.iter().map(|arg| arg.expose().into()).collect(),
         environment: spawn::child_environment(&surroundings.environment, stdio),
         cwd: stdio.cwd.clone(),
+        limits: stdio.limits,
+        pin: stdio.pin.clone(),
         own_program: surroundings.program.clone(),
         secrets,
+        record,
     }
 }

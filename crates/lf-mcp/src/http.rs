@@ -1,61 +1,99 @@
 //! HTTP: the one client that every remote server is reached with, and the streamable HTTP transport over it.
 
+mod auth;
 mod describe;
+mod events;
+mod exchange;
+mod fate;
+mod repeat;
+mod resolve;
+mod watch;
 
 use std::collections::HashMap;
-use std::error::Error as StdError;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use http::{HeaderName, HeaderValue, StatusCode};
 use lf_core::project::HttpServer;
 use reqwest::redirect::{Attempt, Policy};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage, ServerResult};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, PingRequest, ProtocolVersion, RequestId,
+    ServerJsonRpcMessage, ServerResult,
+};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
-    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpClientTransportConfig,
-    StreamableHttpError, StreamableHttpPostResponse,
+    StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+    StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
 use tokio::time::sleep;
 
 use crate::failure::{Failure, excerpt};
-use crate::tap::{MAX_UNREACHED, Signals};
-use describe::describe;
-pub(crate) use describe::{describe_request, describe_status, not_mcp};
+use crate::tap::Signals;
+pub(crate) use auth::Access;
+use describe::{describe, reason_of};
+pub(crate) use describe::{describe_request, describe_status, encoded, not_mcp};
+pub(crate) use events::{SseError, events};
+use exchange::{Address, Reply};
+pub(crate) use exchange::{encoding, fate_of, shown_body};
+pub(crate) use fate::{Fate, Told, failure_of, is_final, turned_away};
+use fate::{is_unsent, told, wanted_pause};
+use repeat::{Again, Repeatable};
+pub(crate) use resolve::Resolver;
+pub(crate) use watch::BROKEN_OFF;
+use watch::{Resumable, Watch};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Same-origin 307 and 308 only.
 const MAX_REDIRECTS: usize = 5;
 /// One event of a stream, in bytes: it carries a whole result.
-const MAX_EVENT: usize = 16 * 1024 * 1024;
-/// Calls to one server at the same time, over all turns; the library's own limit of 16 would let slow ones block.
-const MAX_CONCURRENT: usize = 256;
-/// Before the second and third connect of one request: a server that restarts, or whose backlog was full, is there again.
-const CONNECT_PAUSES: [Duration; MAX_UNREACHED - 1] =
-    [Duration::from_millis(100), Duration::from_millis(400)];
+pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
+/// One body, in bytes.
+pub(crate) const MAX_BODY: usize = 16 * 1024 * 1024;
+/// Requests that wait for the headers of their answers. Calls queue before they come here.
+const MAX_CONCURRENT: usize = 1024;
+/// Of the question whether the server knows a session; the library counts its ids from 0.
+const PING: i64 = 1_000_000_003;
 
-/// Longest `Retry-After` that is waited for; a call has its own limit besides.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// Times that a request is sent again to a server that has too many.
-const MAX_TURNED_AWAY: usize = 2;
+/// How the client is set up.
+#[derive(Clone)]
+pub(crate) struct Dialling {
+    /// Certificates, in DER, of authorities that are trusted besides the system's.
+    pub(crate) roots: Vec<Vec<u8>>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) resolver: Resolver,
+}
+
+impl Dialling {
+    pub(crate) fn new(roots: Vec<Vec<u8>>) -> Self {
+        Self { roots, connect_timeout: CONNECT_TIMEOUT, resolver: Resolver::system() }
+    }
+}
 
 /// Builds the client. A rustls provider must have been installed in the process.
-pub(crate) fn client() -> Result<reqwest::Client, Failure> {
+pub(crate) fn client(dialling: &Dialling) -> Result<reqwest::Client, Failure> {
+    let roots = dialling.roots.iter().filter_map(|root| reqwest::Certificate::from_der(root).ok());
+    let roots: Vec<reqwest::Certificate> = roots.collect();
+    let built = builder(dialling).tls_certs_merge(roots.clone()).build();
+    // A system without any certificates still reaches what is not encrypted, or what was named.
+    let built = built.or_else(|_| builder(dialling).tls_certs_only(roots).build());
+    let built = built.or_else(|_| builder(dialling).tls_certs_only([]).build());
+    built.map_err(|error| Failure::new(format!("no HTTP client can be set up: {}", reason_of(&error))))
+}
+
+fn builder(dialling: &Dialling) -> reqwest::ClientBuilder {
     let instance = HeaderValue::from_static(crate::endpoint::instance());
     let named = HeaderName::from_static(crate::endpoint::INSTANCE_HEADER);
     reqwest::Client::builder()
         .default_headers(http::HeaderMap::from_iter([(named, instance)]))
         .user_agent(concat!("lf/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT_TIMEOUT)
+        .connect_timeout(dialling.connect_timeout)
+        .dns_resolver(Arc::new(dialling.resolver.clone()))
         // A pooled connection may have been closed by the server just when a call is sent over it.
         .pool_max_idle_per_host(0)
         .redirect(Policy::custom(redirect))
-        .build()
-        .map_err(|error| Failure::new(format!("no HTTP client can be set up: {error}")))
 }
 
 /// Credentials never cross an origin, and a POST never becomes a GET.
@@ -89,6 +127,7 @@ pub(crate) fn headers(server: &HttpServer) -> Result<HashMap<HeaderName, HeaderV
 pub(crate) fn transport(
     client: reqwest::Client,
     server: &HttpServer,
+    access: Access,
     signals: Arc<Signals>,
 ) -> Result<StreamableHttpClientTransport<Backend>, Failure> {
     let mut config = StreamableHttpClientTransportConfig::with_uri(server.base_url.as_str())
@@ -100,25 +139,11 @@ pub(crate) fn transport(
     retry.max_times = Some(6);
     retry.max_delay = Some(Duration::from_secs(30));
     config.retry_config = Arc::new(retry);
-    let backend = Backend { client, signals, base_url: server.base_url.as_str().into() };
+    let backend = Backend::new(client, access, signals, &server.base_url);
     Ok(StreamableHttpClientTransport::with_client(backend, config))
 }
 
-/// The library's HTTP backend, with the two things it lacks: it knows an expired session also by a 400, and it keeps
-/// why a request failed.
-#[derive(Clone)]
-pub(crate) struct Backend {
-    client: reqwest::Client,
-    signals: Arc<Signals>,
-    base_url: Arc<str>,
-}
-
-/// Whether an error says that the request was turned away for its session, and so was not run: the code that SDKs use for
-/// it, the word in the text, or the TypeScript SDK's plain "Bad Request".
-fn names_session(code: i32, message: &str) -> bool {
-    let message = message.to_lowercase();
-    code == -32_001 || message.contains("session") || (code == -32_000 && message.starts_with("bad request"))
-}
+type HttpError = StreamableHttpError<reqwest::Error>;
 
 /// What a schema names the header with that an argument is also sent in (SEP-2243).
 const HEADER_ANNOTATION: &str = "x-mcp-header";
@@ -134,61 +159,24 @@ fn annotated_tools(message: &ServerJsonRpcMessage) -> Vec<String> {
     list.tools.iter().filter(is_annotated).map(|tool| tool.name.to_string()).collect()
 }
 
-type HttpError = StreamableHttpError<reqwest::Error>;
-
-/// Whether no connection was made, so that the server does not know of the request.
-fn is_unsent(error: &HttpError) -> bool {
-    matches!(error, StreamableHttpError::Client(error) if error.is_connect())
-}
-
-/// How long to wait before a server that has too many requests is asked again; `None` where it does not say, or says too
-/// much (RFC 9110, section 10.2.3).
-fn pause_of(error: &HttpStatusError) -> Option<Duration> {
-    if error.status != StatusCode::TOO_MANY_REQUESTS {
-        return None;
-    }
-    let text = error.retry_after.as_deref()?.trim();
-    let pause = match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::now()).unwrap_or_default(),
-    };
-    (pause <= MAX_RETRY_AFTER).then_some(pause)
-}
-
-/// Whether the session that a request was for is gone and no other was to be had: the request was not run.
-pub(crate) fn is_outdated(error: &(dyn StdError + 'static)) -> bool {
-    matches!(
-        error.downcast_ref(),
-        Some(
-            HttpError::SessionExpired
-                | HttpError::ReinitializationFailed(_)
-                | HttpError::SessionRecoveryTimeout
-        )
-    )
-}
-
-/// Whether another request of another generation would fail just the same: nobody answers, or only those who are known.
-pub(crate) fn is_final(error: &(dyn StdError + 'static)) -> bool {
-    let Some(error) = error.downcast_ref::<HttpError>() else { return false };
-    match error {
-        StreamableHttpError::Client(error) => error.is_connect() || error.is_timeout() || error.is_builder(),
-        StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => true,
-        StreamableHttpError::HttpStatus(error) => error.status == StatusCode::TOO_MANY_REQUESTS,
-        StreamableHttpError::UnexpectedServerResponse(text) => {
-            ["HTTP 401", "HTTP 403", "HTTP 3"].iter().any(|status| text.starts_with(status))
-        }
-        StreamableHttpError::ReservedHeaderConflict(_) => true,
-        _ => false,
-    }
-}
-
-/// What a request over this transport failed with, and whether it was not even sent; `None` for other transports.
-pub(crate) fn failure_of(error: &(dyn StdError + 'static), base_url: &str) -> Option<(Failure, bool)> {
-    let error = error.downcast_ref::<HttpError>()?;
-    Some((describe(error, base_url), is_unsent(error)))
+/// The library's HTTP backend: it knows an expired session also by a 400, repeats what may be repeated, and keeps why a
+/// request failed.
+#[derive(Clone)]
+pub(crate) struct Backend {
+    client: reqwest::Client,
+    access: Access,
+    signals: Arc<Signals>,
+    base_url: Arc<str>,
+    resumable: Arc<Resumable>,
+    repeatable: Arc<Repeatable>,
 }
 
 impl Backend {
+    fn new(client: reqwest::Client, access: Access, signals: Arc<Signals>, base_url: &str) -> Self {
+        let base_url = base_url.into();
+        Self { client, access, signals, base_url, resumable: Arc::default(), repeatable: Arc::default() }
+    }
+
     fn note(&self, error: HttpError) -> HttpError {
         if matches!(error, StreamableHttpError::SessionExpired) {
             // Behind the new session may be a new server: what it lists must be asked anew.
@@ -199,74 +187,101 @@ impl Backend {
         error
     }
 
-    /// Posts, and again after a failed connect, or when told to come back soon: nothing was run then. Not the opening of a session, which its owner
-    /// repeats with a backoff, nor notifications, which nobody waits for.
-    async fn post(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
-        custom_headers: HashMap<HeaderName, HeaderValue>,
-        max_sse_event_size: usize,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let is_repeated = matches!(
-            &message,
-            JsonRpcMessage::Request(request) if !matches!(request.request, ClientRequest::InitializeRequest(_))
-        );
-        let mut pauses = CONNECT_PAUSES.iter().filter(|_| is_repeated);
-        let mut turned_away = 0;
+    /// Posts, and again where nothing was run or where running it twice is no different.
+    async fn post(&self, address: &Address<'_>, message: &ClientJsonRpcMessage) -> Result<Reply, HttpError> {
+        let mut again = Again::of(message, &self.repeatable);
+        let mut refusals = 0;
         loop {
-            let posting = self.client.post_message_with_max_sse_event_size(
-                uri.clone(),
-                message.clone(),
-                session_id.clone(),
-                auth_header.clone(),
-                custom_headers.clone(),
-                max_sse_event_size,
-            );
+            let bearer = self.access.bearer().await.map_err(locked)?;
+            let address = Address { bearer: bearer.as_deref(), ..*address };
             let posted = tokio::select! {
-                posted = posting => posted,
+                posted = address.post(message) => posted,
                 () = self.signals.dead.cancelled() => return Err(StreamableHttpError::TransportChannelClosed),
             };
-            match posted {
-                Err(error) if is_unsent(&error) => {
-                    self.signals.unreached();
-                    let Some(pause) = pauses.next() else { return Err(error) };
-                    sleep(*pause).await;
-                }
-                Err(StreamableHttpError::HttpStatus(error))
-                    if turned_away < MAX_TURNED_AWAY
-                        && let Some(pause) = pause_of(&error) =>
-                {
-                    turned_away += 1;
-                    sleep(pause).await;
-                }
-                posted => {
+            let error = match posted {
+                Ok(reply) => {
                     self.signals.reached();
-                    return posted;
+                    return Ok(reply);
                 }
+                Err(error) => error,
+            };
+            match repeat::is_out_of_reach(&error) {
+                true => self.signals.unreached(),
+                false => self.signals.reached(),
             }
+            let Some(error) = self.refused(error, bearer.as_deref(), refusals).await? else {
+                refusals += 1;
+                continue;
+            };
+            let Some(pause) = again.after(&error) else { return Err(error) };
+            sleep(pause).await;
         }
     }
 
-    fn watched(
+    /// Answers a refusal for want of a token, so that the request can be sent again; `Some` with any other error.
+    async fn refused(
         &self,
-        stream: BoxStream<'static, Result<Sse, SseError>>,
-    ) -> BoxStream<'static, Result<Sse, SseError>> {
-        let signals = self.signals.clone();
-        let noting = stream.inspect(move |item| match item {
-            Ok(event) => {
-                signals.reached();
-                let data = event.data.as_deref().filter(|data| data.contains(HEADER_ANNOTATION));
-                if let Some(Ok(message)) = data.map(serde_json::from_str) {
-                    signals.annotated(annotated_tools(&message));
-                }
+        error: HttpError,
+        bearer: Option<&str>,
+        earlier: usize,
+    ) -> Result<Option<HttpError>, HttpError> {
+        let (status, challenge) = match &error {
+            StreamableHttpError::AuthRequired(refusal) => {
+                (StatusCode::UNAUTHORIZED, &refusal.www_authenticate_header)
             }
-            Err(error) => signals.note(&Failure::new(format!("the answer broke off: {error}"))),
-        });
-        noting.boxed()
+            StreamableHttpError::InsufficientScope(refusal) => {
+                (StatusCode::FORBIDDEN, &refusal.www_authenticate_header)
+            }
+            _ => return Ok(Some(error)),
+        };
+        match self.access.answer(status, challenge, bearer, earlier).await {
+            Ok(()) => Ok(None),
+            Err(None) => Ok(Some(error)),
+            Err(Some(failure)) => Err(locked(failure)),
+        }
     }
+
+    /// Asks whether the server knows this session, after it has refused a request in a way that may mean so or anything
+    /// else: only then was the request not run, and may be sent in another session.
+    async fn knows_session(&self, address: &Address<'_>) -> bool {
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        let ping = ClientJsonRpcMessage::request(ping, RequestId::Number(PING));
+        let Ok(bearer) = self.access.bearer().await else { return true };
+        match (Address { bearer: bearer.as_deref(), ..*address }).post(&ping).await {
+            Ok(reply) => !reply.doubts_session,
+            Err(StreamableHttpError::SessionExpired) => false,
+            Err(error) => !told(&error).is_some_and(|told| told.doubts_session),
+        }
+    }
+
+    fn watch(&self, request: Option<RequestId>, headers: &HashMap<HeaderName, HeaderValue>) -> Watch {
+        Watch {
+            signals: self.signals.clone(),
+            request,
+            resumable: (!is_modern(headers)).then(|| self.resumable.clone()),
+            is_resumed: false,
+            repeatable: self.repeatable.clone(),
+        }
+    }
+}
+
+/// A request that was not run because the server is closed to us.
+fn locked(failure: Failure) -> HttpError {
+    Told {
+        failure,
+        fate: Fate::TurnedAway(None),
+        status: Some(StatusCode::UNAUTHORIZED),
+        doubts_session: false,
+    }
+    .into()
+}
+
+/// Whether a request is of the newer generation, by the header that the library sends with it.
+fn is_modern(headers: &HashMap<HeaderName, HeaderValue>) -> bool {
+    // not looked up as text, whose hash is another
+    let name = HeaderName::from_static("mcp-protocol-version");
+    let revision = headers.get(&name).and_then(|revision| revision.to_str().ok());
+    revision.is_some_and(|revision| revision >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
 impl StreamableHttpClient for Backend {
@@ -280,63 +295,38 @@ impl StreamableHttpClient for Backend {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        self.post_message_with_max_sse_event_size(
-            uri,
-            message,
-            session_id,
-            auth_header,
-            custom_headers,
-            MAX_EVENT,
-        )
-        .await
-    }
-
-    async fn post_message_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
-        custom_headers: HashMap<HeaderName, HeaderValue>,
-        max_sse_event_size: usize,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let in_session = session_id.is_some();
-        let request_id = match &message {
+        let address = Address {
+            client: &self.client,
+            uri: &uri,
+            session: session_id.as_deref(),
+            bearer: auth_header.as_deref(),
+            headers: &custom_headers,
+        };
+        let request = match &message {
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        let posted =
-            self.post(uri, message, session_id, auth_header, custom_headers, max_sse_event_size).await;
-        let response = match posted {
-            // Servers of the TypeScript SDK answer a session they do not know with 400, most without an id.
-            Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut error), session))
-                if error.id.is_none() && request_id.is_some() =>
-            {
-                // any other error may come after the work was done: sending it again would do it twice
-                if in_session && names_session(error.error.code.0, &error.error.message) {
-                    return Err(self.note(StreamableHttpError::SessionExpired));
-                }
-                error.id = request_id;
-                StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session)
-            }
-            Err(StreamableHttpError::UnexpectedServerResponse(text))
-                if in_session
-                    && request_id.is_some()
-                    && text.starts_with("HTTP 400")
-                    && names_session(0, &text) =>
-            {
-                return Err(self.note(StreamableHttpError::SessionExpired));
-            }
-            Ok(response) => response,
-            Err(error) => return Err(self.note(error)),
+        let posted = self.post(&address, &message).await;
+        let is_doubtful = match &posted {
+            Ok(reply) => reply.doubts_session,
+            Err(error) => told(error).is_some_and(|told| told.doubts_session),
         };
-        self.signals.clear_trouble();
-        if let StreamableHttpPostResponse::Json(message, _) = &response {
-            self.signals.annotated(annotated_tools(message));
+        // Servers of the TypeScript SDK answer a session they do not know with 400, most without an id. Any other such
+        // error may come after the work was done, and sending the request again would do it twice.
+        if request.is_some() && is_doubtful && !self.knows_session(&address).await {
+            return Err(self.note(StreamableHttpError::SessionExpired));
         }
-        Ok(match response {
+        let posted = posted.map_err(|error| self.note(error))?.posted;
+        self.signals.clear_trouble();
+        Ok(match posted {
+            StreamableHttpPostResponse::Json(message, session) => {
+                self.signals.annotated(annotated_tools(&message));
+                self.repeatable.learn(&message);
+                StreamableHttpPostResponse::Json(message, session)
+            }
             StreamableHttpPostResponse::Sse(stream, session) => {
-                StreamableHttpPostResponse::Sse(self.watched(stream), session)
+                let watched = self.watch(request, &custom_headers).over(stream);
+                StreamableHttpPostResponse::Sse(watched, session)
             }
             other => other,
         })
@@ -349,7 +339,15 @@ impl StreamableHttpClient for Backend {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
-        self.client.delete_session(uri, session, auth_header, custom_headers).await
+        let bearer = self.access.bearer().await.map_err(locked)?.or(auth_header);
+        let address = Address {
+            client: &self.client,
+            uri: &uri,
+            session: Some(&session),
+            bearer: bearer.as_deref(),
+            headers: &custom_headers,
+        };
+        address.delete().await
     }
 
     async fn get_stream(
@@ -360,27 +358,28 @@ impl StreamableHttpClient for Backend {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
-        let id = session_id.clone();
-        let opened = self
-            .client
-            .get_stream_with_max_sse_event_size(
-                uri,
-                id,
-                last_event_id,
-                auth_header,
-                custom_headers,
-                MAX_EVENT,
-            )
-            .await;
-        // That a server has no such stream is not trouble; that it cannot be reached is.
-        opened.map_err(|error| {
-            if !is_unsent(&error) {
-                return error;
+        let bearer = self.access.bearer().await.map_err(locked)?.or(auth_header);
+        let address = Address {
+            client: &self.client,
+            uri: &uri,
+            session: session_id.as_deref(),
+            bearer: bearer.as_deref(),
+            headers: &custom_headers,
+        };
+        let request = last_event_id.as_deref().and_then(|event| self.resumable.request(event));
+        match address.get(last_event_id.as_deref()).await {
+            Ok(stream) => {
+                let is_resumed = last_event_id.is_some();
+                Ok(Watch { is_resumed, ..self.watch(request, &custom_headers) }.over(stream))
             }
-            let error = self.note(error);
-            self.signals.unreached();
-            error
-        })
+            // That a server has no such stream is not trouble; that it cannot be reached is.
+            Err(error) if is_unsent(&error) => {
+                let error = self.note(error);
+                self.signals.unreached();
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -7,6 +7,8 @@ mod failure;
 
 mod secrets;
 
+mod record;
+
 mod spawn;
 
 mod tap;
@@ -14,6 +16,8 @@ mod tap;
 mod stdio;
 
 mod http;
+
+mod oauth;
 
 mod sse;
 
@@ -27,16 +31,21 @@ mod pool;
 
 mod project_tools;
 
+mod relay;
+
 mod files;
 
 pub mod endpoint;
 
-pub use failure::Failure;
+pub use failure::{Cause, Failure};
 pub use files::{FilesError, serve_files};
+pub use oauth::{Consent, LoggedIn, LoggedOut, Person};
 pub use open_session::OpenSession;
 pub use pool::{PeerName, PoolOptions, ServerState, SessionPool};
 pub use project_tools::{ProjectTools, ServerReport};
-pub use spawn::{DEPTH_VARIABLE, adopt_orphans, kill_all};
+pub use record::{Activity, Circuit, Counters};
+pub use relay::List;
+pub use spawn::{DEPTH_VARIABLE, adopt_orphans, kill_all, open_in_browser};
 
 #[cfg(test)]
 mod tests;

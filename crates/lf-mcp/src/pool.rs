@@ -1,5 +1,7 @@
 //! All sessions of the process, by the server they are with.
 
+mod login;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,11 +15,15 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connection::{AskError, Generations, Surroundings};
-use crate::failure::Failure;
+use crate::connection::{AskError, Generations, Lane, Surroundings};
+use crate::failure::{Cause, Failure};
+use crate::http::Dialling;
+use crate::oauth::{Consent, OAuth};
 use crate::open_session::OpenSession;
 use crate::project_tools::ProjectTools;
-use crate::session::{Live, Session, State, Unready};
+use crate::record::{Activity, Records};
+use crate::relay::Relay;
+use crate::session::{InUse, Live, Session, State, Unready};
 use crate::spawn;
 
 /// For everything to be taken down: closed stdin and SIGTERM have their graces within this.
@@ -41,6 +47,14 @@ pub struct PoolOptions {
     /// How long a listing of tools waits for a server that is still starting and is not `required`. The start goes on
     /// in the background, for a later listing.
     pub list_wait: Duration,
+    /// Certificates, in DER, of authorities that remote servers are trusted with besides the system's.
+    pub roots: Vec<Vec<u8>>,
+    /// The directory for tokens that people agreed to; without one they are gone with the process.
+    pub tokens: Option<PathBuf>,
+    /// Who agrees when a server wants it of a request.
+    pub consent: Consent,
+    /// The file in which is kept of which generation servers turned out to be; without one every start probes anew.
+    pub generations: Option<PathBuf>,
 }
 
 impl PoolOptions {
@@ -52,6 +66,10 @@ impl PoolOptions {
             idle: Duration::from_secs(60 * 60),
             list_ttl: Duration::from_secs(5 * 60),
             list_wait: LIST_WAIT,
+            roots: Vec::new(),
+            tokens: None,
+            consent: Consent::Absent,
+            generations: None,
         }
     }
 }
@@ -85,6 +103,11 @@ impl ServerState {
     /// One word for tables and JSON.
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Failed { failure, .. } | Self::Idle { last_error: Some(failure) }
+                if failure.cause == Cause::AuthRequired =>
+            {
+                "auth_required"
+            }
             Self::Disabled { .. } => "disabled",
             Self::Idle { .. } => "idle",
             Self::Connecting => "connecting",
@@ -115,43 +138,29 @@ struct Pool {
     list_wait: Duration,
 }
 
-/// The sessions with one server, at most one per generation.
-#[derive(Default)]
-struct Sessions {
-    /// In the generation that the file or the server prefers, which is the modern one where the server knows it.
-    own: Option<Arc<Session>>,
-    /// For those who need the legacy one of a server that prefers the other.
-    legacy: Option<Arc<Session>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Lane {
-    Own,
-    Legacy,
-}
-
-impl Sessions {
-    fn at(&mut self, lane: Lane) -> &mut Option<Arc<Session>> {
-        match lane {
-            Lane::Own => &mut self.own,
-            Lane::Legacy => &mut self.legacy,
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Arc<Session>> {
-        self.own.iter().chain(&self.legacy)
-    }
-}
+/// The sessions with one server: the chats' one first, which is in the generation that the file or the server prefers.
+type Sessions = IndexMap<Lane, Arc<Session>>;
 
 impl SessionPool {
     /// Starts nothing. Its sessions need a runtime, and remote ones a rustls provider installed in the process.
     pub fn new(options: PoolOptions) -> Self {
+        let tracker = TaskTracker::new();
+        let oauth = OAuth::new(
+            options.tokens,
+            options.consent,
+            Dialling::new(options.roots.clone()),
+            tracker.clone(),
+        );
         let surroundings = Surroundings {
+            oauth,
             environment: options.environment,
             program: options.program,
-            tracker: TaskTracker::new(),
+            tracker,
             http: OnceLock::new(),
-            generations: Generations::default(),
+            roots: options.roots,
+            generations: Generations::kept_in(options.generations),
+            records: Records::default(),
+            relay: Relay::default(),
         };
         Self(Arc::new(Pool {
             surroundings: Arc::new(surroundings),
@@ -176,7 +185,9 @@ impl SessionPool {
         if self.0.closing.is_cancelled() {
             return ServerState::Closed;
         }
-        let session = self.sessions().get(server).and_then(|sessions| sessions.all().next().cloned());
+        let session = self.sessions().get(server).and_then(|sessions| {
+            sessions.get(&Lane::default()).or_else(|| sessions.values().next()).cloned()
+        });
         session.map_or(ServerState::Idle { last_error: None }, |session| describe(session.state()))
     }
 
@@ -201,12 +212,12 @@ impl SessionPool {
         let own = self.live(server).await?;
         match generation {
             Some(Generation::Legacy) if own.link.about.generation == Generation::Modern => {
-                Ok(OpenSession(self.live_in(server, Lane::Legacy).await?))
+                Ok(OpenSession(self.live_in(server, Lane::of(Generation::Legacy)).await?.clone()))
             }
             Some(Generation::Modern) if own.link.about.generation == Generation::Legacy => {
                 Err(Failure::new(format!("speaks only older revisions: {}", own.link.about.protocol)))
             }
-            _ => Ok(OpenSession(own)),
+            _ => Ok(OpenSession(own.clone())),
         }
     }
 
@@ -216,12 +227,29 @@ impl SessionPool {
         spawn::program_of(server, &surroundings.environment, &surroundings.program)
     }
 
-    /// Takes down the sessions with this server, if there are any; the next use starts another and finds out anew what
-    /// the server speaks. Calls that are running fail. Also for a server that left the file.
+    /// What is known of this server's past; `None` when it was never wanted.
+    pub fn activity(&self, server: &McpServer) -> Option<Activity> {
+        self.0.surroundings.records.known(server).map(|record| record.activity())
+    }
+
+    /// Takes down the sessions with this server, if there are any; the next use starts another, whatever failed before,
+    /// and finds out anew what the server speaks. Calls that are running fail at once, each with this as the reason: who
+    /// restarts a server mostly does so because they hang.
     pub fn restart(&self, server: &McpServer) {
+        self.end(server, &Failure::new("the server was restarted on request").of(Cause::Restarted));
+    }
+
+    /// The same for a server that left the file, of which nothing is kept.
+    pub fn retire(&self, server: &McpServer) {
+        self.end(server, &Failure::new("the server left the configuration"));
+        self.0.surroundings.records.forget(server);
+    }
+
+    fn end(&self, server: &McpServer, why: &Failure) {
         self.0.surroundings.generations.forget(server);
+        self.0.surroundings.relay.forget(server);
         if let Some(sessions) = self.sessions().remove(server) {
-            sessions.all().for_each(|session| session.close());
+            sessions.values().for_each(|session| session.close(why.clone()));
         }
     }
 
@@ -230,11 +258,13 @@ impl SessionPool {
         self.sessions().retain(|server, sessions| {
             let kept = keep(server);
             if !kept {
-                sessions.all().for_each(|session| session.close());
+                let why = Failure::new("the server left the configuration");
+                sessions.values().for_each(|session| session.close(why.clone()));
             }
             kept
         });
-        self.0.surroundings.generations.retain(keep);
+        self.0.surroundings.relay.retain(&mut keep);
+        self.0.surroundings.records.retain(keep);
     }
 
     /// Takes all sessions down: stdin, SIGTERM, SIGKILL. Returns within 9 s; nothing can be used afterwards.
@@ -266,8 +296,7 @@ impl SessionPool {
         self.listed(&self.live(server).await?, server).await
     }
 
-    async fn listed(&self, live: &Arc<Live>, server: &McpServer) -> Result<Arc<Vec<Tool>>, Failure> {
-        let _in_use = live.use_it();
+    async fn listed(&self, live: &InUse, server: &McpServer) -> Result<Arc<Vec<Tool>>, Failure> {
         let tools = live.tools(server, self.0.list_ttl).await;
         if let Err(AskError::Outdated(_)) = &tools {
             self.outdated(server, live);
@@ -275,18 +304,19 @@ impl SessionPool {
         tools.map_err(|error| live.link.failure_of(error, "`tools/list`"))
     }
 
-    /// Gives up a connection whose server has become another; the next use finds out what it speaks.
+    /// Gives up a connection whose server has become another; the next use finds out what it speaks. What runs on it is
+    /// not touched.
     pub(crate) fn outdated(&self, server: &McpServer, live: &Live) {
         self.0.surroundings.generations.forget(server);
-        live.give_up();
+        live.renew();
     }
 
     /// The live connection to a server, started if needed.
-    pub(crate) async fn live(&self, server: &Arc<McpServer>) -> Result<Arc<Live>, Failure> {
-        self.live_in(server, Lane::Own).await
+    pub(crate) async fn live(&self, server: &Arc<McpServer>) -> Result<InUse, Failure> {
+        self.live_in(server, Lane::default()).await
     }
 
-    async fn live_in(&self, server: &Arc<McpServer>, lane: Lane) -> Result<Arc<Live>, Failure> {
+    pub(crate) async fn live_in(&self, server: &Arc<McpServer>, lane: Lane) -> Result<InUse, Failure> {
         // A session that closed for idleness just now is replaced by the second look.
         const LOOKS: usize = 2;
         for _ in 0..LOOKS {
@@ -304,14 +334,10 @@ impl SessionPool {
         if self.0.closing.is_cancelled() {
             return None;
         }
-        let wanted = match lane {
-            Lane::Own => None,
-            Lane::Legacy => Some(Generation::Legacy),
-        };
         let mut sessions = self.sessions();
-        let session = sessions.entry(server.clone()).or_default().at(lane).get_or_insert_with(|| {
+        let session = sessions.entry(server.clone()).or_default().entry(lane).or_insert_with(|| {
             let closing = self.0.closing.child_token();
-            Session::new(server.clone(), wanted, self.0.surroundings.clone(), closing, self.0.idle)
+            Session::new(server.clone(), lane, self.0.surroundings.clone(), closing, self.0.idle)
         });
         Some(session.clone())
     }
@@ -319,10 +345,48 @@ impl SessionPool {
     fn forget(&self, closed: &Arc<Session>, lane: Lane) {
         let mut sessions = self.sessions();
         let Some(of_server) = sessions.get_mut(closed.server()) else { return };
-        of_server.at(lane).take_if(|session| Arc::ptr_eq(session, closed));
-        if of_server.all().next().is_none() {
+        if of_server.get(&lane).is_some_and(|session| Arc::ptr_eq(session, closed)) {
+            of_server.shift_remove(&lane);
+        }
+        if of_server.is_empty() {
             sessions.remove(closed.server());
         }
+    }
+
+    /// Puts a session that turned out to be of another lane there, unless that has one.
+    pub(crate) fn move_session(&self, server: &McpServer, from: Lane, to: Lane) {
+        let mut sessions = self.sessions();
+        let Some(of_server) = sessions.get_mut(server) else { return };
+        if !of_server.contains_key(&to)
+            && let Some(session) = of_server.shift_remove(&from)
+        {
+            of_server.insert(to, session);
+        }
+    }
+
+    /// How many sessions there are with this server for passing requests on.
+    pub(crate) fn relaying_sessions(&self, server: &McpServer) -> usize {
+        let sessions = self.sessions();
+        sessions
+            .get(server)
+            .map_or(0, |of_server| of_server.keys().filter(|lane| lane.relays.is_some()).count())
+    }
+
+    /// Ends with the pool.
+    pub(crate) fn until_shutdown(&self) -> CancellationToken {
+        self.0.closing.child_token()
+    }
+
+    pub(crate) fn surroundings(&self) -> &Arc<Surroundings> {
+        &self.0.surroundings
+    }
+
+    pub(crate) fn list_ttl(&self) -> Duration {
+        self.0.list_ttl
+    }
+
+    pub(crate) fn list_wait(&self) -> Duration {
+        self.0.list_wait
     }
 
     fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<McpServer>, Sessions>> {

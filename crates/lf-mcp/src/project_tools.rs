@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use lf_core::McpServer;
 use lf_core::project::Disabled;
 use lf_core::tool::{
-    BoxFuture, Catalogue, ServerDown, Tool, ToolContent, ToolError, ToolOutput, ToolProgress, ToolRef,
+    Attendant, BoxFuture, Catalogue, ServerDown, Tool, ToolContent, ToolError, ToolOutput, ToolRef,
     ToolSource,
 };
 use serde_json::{Map, Value};
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::connection::AskError;
 use crate::failure::Failure;
 use crate::pool::{ServerState, SessionPool};
+use crate::record::Activity;
 use crate::session::Live;
 
 /// A project's servers by name, each reached through the pool.
@@ -33,6 +34,8 @@ pub struct ServerReport {
     pub transport: Option<&'static str>,
     pub required: bool,
     pub state: ServerState,
+    /// `None` of one that was never wanted.
+    pub activity: Option<Activity>,
 }
 
 impl ServerReport {
@@ -42,8 +45,25 @@ impl ServerReport {
             ServerState::Disabled { reason } => Some(reason),
             ServerState::Idle { last_error } => last_error.as_ref().map(|failure| failure.reason.as_str()),
             ServerState::Failed { failure, .. } => Some(&failure.reason),
-            ServerState::Connecting | ServerState::Ready { .. } | ServerState::Closed => None,
+            ServerState::Ready { .. } => self.doubt().map(|failure| failure.reason.as_str()),
+            ServerState::Connecting | ServerState::Closed => None,
         }
+    }
+
+    /// What kind of failure [`Self::last_error`] is, as [`Cause::code`] has it.
+    pub fn error_code(&self) -> Option<&'static str> {
+        match &self.state {
+            ServerState::Disabled { .. } => Some("disabled"),
+            ServerState::Idle { last_error } => last_error.as_ref().map(|failure| failure.cause.code()),
+            ServerState::Failed { failure, .. } => Some(failure.cause.code()),
+            ServerState::Ready { .. } => self.doubt().map(|failure| failure.cause.code()),
+            ServerState::Connecting | ServerState::Closed => None,
+        }
+    }
+
+    /// Why a server that is connected may not be there any more.
+    fn doubt(&self) -> Option<&Failure> {
+        self.activity.as_ref()?.doubt.as_ref()
     }
 
     /// What to try about [`Self::last_error`].
@@ -51,6 +71,7 @@ impl ServerReport {
         match &self.state {
             ServerState::Idle { last_error } => last_error.as_ref()?.hint.as_deref(),
             ServerState::Failed { failure, .. } => failure.hint.as_deref(),
+            ServerState::Ready { .. } => self.doubt()?.hint.as_deref(),
             _ => None,
         }
     }
@@ -89,6 +110,29 @@ impl ProjectTools {
         }
     }
 
+    /// Starts one server if it is not running, and waits for that; how it went is in its report.
+    pub async fn start(&self, server: &str) {
+        if let Some(Ok(found)) = self.servers.get(server) {
+            let _ = self.pool.tools_of(found).await;
+        }
+    }
+
+    /// What is known of one server; `None` if no such server is configured.
+    pub fn report_of(&self, server: &str) -> Option<ServerReport> {
+        self.servers.get(server).map(|found| self.report(server, found))
+    }
+
+    /// Takes the session with this server down, starts it anew and waits for that, at most its startup timeout. Calls
+    /// that are running fail at once. `None` if no such server is configured. Dropping the future leaves the start
+    /// running.
+    pub async fn renew(&self, server: &str) -> Option<ServerReport> {
+        if !self.restart(server) {
+            return None;
+        }
+        self.start(server).await;
+        self.report_of(server)
+    }
+
     /// Takes the session with this server down; the next use starts it anew. `false` if no such server is configured.
     pub fn restart(&self, server: &str) -> bool {
         let Some(found) = self.servers.get(server) else { return false };
@@ -105,12 +149,14 @@ impl ProjectTools {
                 transport: Some(server.transport.name()),
                 required: server.required,
                 state: self.pool.status(server),
+                activity: self.pool.activity(server),
             },
             Err(disabled) => ServerReport {
                 name: name.to_owned(),
                 transport: None,
                 required: false,
                 state: ServerState::Disabled { reason: disabled.reason.clone() },
+                activity: None,
             },
         }
     }
@@ -140,7 +186,7 @@ impl ProjectTools {
         &self,
         tool: &ToolRef,
         arguments: &Map<String, Value>,
-        progress: &(dyn Fn(ToolProgress) + Send + Sync),
+        attendant: &dyn Attendant,
     ) -> Result<ToolOutput, ToolError> {
         let unavailable =
             |failure: Failure| ToolError::Down { server: tool.server.to_string(), reason: failure.reason };
@@ -151,7 +197,7 @@ impl ProjectTools {
         let mut is_first = true;
         loop {
             let live = self.pool.live(server).await.map_err(unavailable)?;
-            match run_on(&live, server, tool, arguments, progress).await {
+            match run_on(&live, server, tool, arguments, attendant).await {
                 Ok(output) => return Ok(output),
                 Err(Trouble::Told(error)) => return Err(error),
                 Err(Trouble::Ask(AskError::Outdated(_))) if is_first => {
@@ -181,27 +227,30 @@ async fn run_on(
     server: &McpServer,
     tool: &ToolRef,
     arguments: &Map<String, Value>,
-    progress: &(dyn Fn(ToolProgress) + Send + Sync),
+    attendant: &dyn Attendant,
 ) -> Result<ToolOutput, Trouble> {
-    let _in_use = live.use_it();
     let listed = live.listed();
-    if !has(&live.known_tools(), tool) && !refreshed_has(live, server, tool, listed).await? {
+    if !has(&live.known_tools(), tool) && !refreshed_has(live, tool, listed).await? {
         return Err(Trouble::Told(unknown(tool)));
     }
     let listed = live.listed();
     let limits = (server.timeout, server.max_timeout);
     let calling = live.call_it();
-    let answer = live.link.call(&tool.name, arguments, limits, progress).await;
+    let answer = live.link.call(&tool.name, arguments, limits, attendant).await;
+    live.call_ended(&answer);
     if !is_unknown_tool(&answer, &tool.name) {
         return answer.map_err(Trouble::Ask);
     }
     drop(calling);
-    match (refreshed_has(live, server, tool, listed).await, answer) {
+    match (refreshed_has(live, tool, listed).await, answer) {
         (Ok(false), _) => Err(Trouble::Told(unknown(tool))),
-        // A protocol error means that nothing was run yet; a result may stand for work that was done.
+        // The server has it now. A result may stand for work that was done, as may an error that only sounds like it.
+        (Ok(true), Err(error)) if !denies_tool(&error, &tool.name) => Err(Trouble::Ask(error)),
         (Ok(true), Err(_)) => {
             let _calling = live.call_it();
-            Ok(live.link.call(&tool.name, arguments, limits, progress).await?)
+            let answer = live.link.call(&tool.name, arguments, limits, attendant).await;
+            live.call_ended(&answer);
+            Ok(answer?)
         }
         (Err(error), Err(_)) => Err(Trouble::Ask(error)),
         (Ok(true) | Err(_), Ok(output)) => Ok(output),
@@ -224,13 +273,8 @@ fn has(tools: &[Tool], tool: &ToolRef) -> bool {
     tools.iter().any(|known| known.id.name == tool.name)
 }
 
-async fn refreshed_has(
-    live: &Arc<Live>,
-    server: &McpServer,
-    tool: &ToolRef,
-    seen: Instant,
-) -> Result<bool, AskError> {
-    Ok(has(&live.refreshed(server, seen).await?, tool))
+async fn refreshed_has(live: &Arc<Live>, tool: &ToolRef, seen: Instant) -> Result<bool, AskError> {
+    Ok(has(&live.refreshed(seen).await?, tool))
 }
 
 /// Whether the answer says that the server has no such tool. By the specification that is error -32602; many servers
@@ -238,7 +282,7 @@ async fn refreshed_has(
 fn is_unknown_tool(answer: &Result<ToolOutput, AskError>, tool: &str) -> bool {
     const LONGEST: usize = 300;
     let text = match answer {
-        Err(AskError::Refused { message, code: -32_602 | -32_601 }) => message.as_str(),
+        Err(AskError::Refused { message, code: -32_602 | -32_601, .. }) => message.as_str(),
         Ok(output) if output.is_error => match output.content.as_slice() {
             [ToolContent::Text(text)] if text.len() < LONGEST && text.contains(tool) => text.as_str(),
             _ => return false,
@@ -247,6 +291,25 @@ fn is_unknown_tool(answer: &Result<ToolOutput, AskError>, tool: &str) -> bool {
     };
     let text = text.to_lowercase();
     text.contains("tool") && ["unknown", "not found", "no such"].iter().any(|sign| text.contains(sign))
+}
+
+/// Whether an error says that there is no such tool and nothing else, in a sentence of an SDK: the call was not run.
+fn denies_tool(error: &AskError, tool: &str) -> bool {
+    let AskError::Refused { message, .. } = error else { return false };
+    let plain: String = message.chars().filter(|c| !"'\"`:.".contains(*c)).collect();
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    let words = match words.as_slice() {
+        [mcp, error, _code, rest @ ..] if mcp.eq_ignore_ascii_case("mcp") && *error == "error" => rest,
+        words => words,
+    };
+    let said = words.join(" ").to_lowercase();
+    let tool: String = tool.chars().filter(|c| !"'\"`:.".contains(*c)).collect();
+    let tool = tool.to_lowercase();
+    let sentences = ["unknown tool", "no such tool", "tool not found"];
+    sentences.iter().any(|sentence| said == *sentence || said == format!("{sentence} {tool}"))
+        || ["not found", "does not exist", "is unknown"]
+            .iter()
+            .any(|end| said == format!("tool {tool} {end}"))
 }
 
 async fn tool_error(error: AskError, tool: &ToolRef, live: &Arc<Live>) -> ToolError {
@@ -258,11 +321,12 @@ async fn tool_error(error: AskError, tool: &ToolRef, live: &Arc<Live>) -> ToolEr
             let reason = live.reason().await.reason;
             ToolError::Lost { server, tool: name, reason }
         }
-        AskError::Unsent(failure) | AskError::Outdated(failure) => {
+        AskError::Unsent(failure) | AskError::Outdated(failure) | AskError::TurnedAway { failure, .. } => {
             ToolError::Down { server, reason: failure.reason }
         }
         AskError::Broken(failure) => ToolError::Lost { server, tool: name, reason: failure.reason },
-        AskError::Refused { message, code } => ToolError::Refused { server, message, code },
+        AskError::Refused { message, code, .. } => ToolError::Refused { server, message, code },
+        AskError::VisitFirst { message, .. } => ToolError::Refused { server, message, code: -32_042 },
         AskError::TooLarge(limit) => ToolError::TooLarge { tool: name, limit },
     }
 }
@@ -286,11 +350,11 @@ impl ToolSource for ProjectTools {
         &'a self,
         tool: &'a ToolRef,
         arguments: &'a Map<String, Value>,
-        progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
+        attendant: &'a dyn Attendant,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let started = Instant::now();
-            let result = self.run(tool, arguments, progress).await;
+            let result = self.run(tool, arguments, attendant).await;
             let (server, name, elapsed) = (&*tool.server, &*tool.name, started.elapsed());
             match &result {
                 Ok(output) => {

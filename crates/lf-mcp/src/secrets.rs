@@ -4,7 +4,9 @@
 //! leaves this crate through `Signals::note`, `Link`, and the opening and ending of a `Connection`; each of them
 //! comes here.
 
-use lf_core::project::{HttpServer, McpServer, StdioServer, Transport};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use lf_core::project::{Auth, HttpServer, McpServer, StdioServer, Transport};
 use lf_core::secret::{Secret, without};
 use serde_json::Value;
 
@@ -23,7 +25,12 @@ pub(crate) struct Secrets {
     /// Those that are secret by their name or look. A file also sets paths, hosts and words that results are made of:
     /// without its own directory, what a file server lists would be of no use.
     known: Vec<Secret>,
+    /// What came by later: tokens that were got for this server.
+    learnt: RwLock<Vec<Secret>>,
 }
+
+/// Tokens of one connection that are remembered; the oldest are of no use to anybody.
+const MAX_LEARNT: usize = 8;
 
 impl Secrets {
     /// The secrets of this server; `environment` is our own, from which it may inherit.
@@ -34,15 +41,34 @@ impl Secrets {
             Transport::Http(http) | Transport::Sse(http) => found.http(http),
         }
         found.told.extend_from_slice(&found.known);
-        Self { told: ordered(found.told), known: ordered(found.known) }
+        Self { told: ordered(found.told), known: ordered(found.known), learnt: RwLock::default() }
+    }
+
+    /// Another secret, from now on.
+    pub(crate) fn learn(&self, secret: &Secret) {
+        let learnt = self.learnt();
+        if learnt.contains(secret) || secret.expose().len() < SHORTEST {
+            return;
+        }
+        drop(learnt);
+        let mut learnt = self.learnt.write().unwrap_or_else(PoisonError::into_inner);
+        if learnt.len() == MAX_LEARNT {
+            learnt.remove(0);
+        }
+        learnt.push(secret.clone());
+    }
+
+    fn learnt(&self) -> RwLockReadGuard<'_, Vec<Secret>> {
+        self.learnt.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An error without secrets, also without the half of one that it was cut off in.
     pub(crate) fn message(&self, text: &str) -> String {
-        let told: Vec<&str> = self.told.iter().map(Secret::expose).collect();
+        let learnt = self.learnt();
+        let told: Vec<&str> = self.told.iter().chain(learnt.iter()).map(Secret::expose).collect();
         let mut text = without(text, &told);
         let end = text.trim_end_matches('…').len();
-        let half = self.known.iter().filter_map(|secret| {
+        let half = self.known.iter().chain(learnt.iter()).filter_map(|secret| {
             let secret = secret.expose();
             let lengths = SHORTEST..secret.len();
             lengths.rev().find(|length| text.as_bytes()[..end].ends_with(&secret.as_bytes()[..*length]))
@@ -57,21 +83,22 @@ impl Secrets {
 
     pub(crate) fn failure(&self, failure: &Failure) -> Failure {
         let hint = failure.hint.as_deref().map(|hint| self.message(hint));
-        Failure { reason: self.message(&failure.reason), hint }
+        Failure { reason: self.message(&failure.reason), hint, cause: failure.cause }
     }
 
     /// A text of the server's content without secrets. Costs a search and no copy where there is none in it.
     pub(crate) fn content(&self, text: String) -> String {
-        if !self.known.iter().any(|secret| text.contains(secret.expose())) {
+        let learnt = self.learnt();
+        if !self.known.iter().chain(learnt.iter()).any(|secret| text.contains(secret.expose())) {
             return text;
         }
-        let known: Vec<&str> = self.known.iter().map(Secret::expose).collect();
+        let known: Vec<&str> = self.known.iter().chain(learnt.iter()).map(Secret::expose).collect();
         without(&text, &known)
     }
 
     /// All texts in a value without secrets, names of fields included.
     pub(crate) fn value(&self, value: Value) -> Value {
-        if self.known.is_empty() {
+        if self.known.is_empty() && self.learnt().is_empty() {
             return value;
         }
         match value {
@@ -125,6 +152,15 @@ impl Found {
             if is_secret_name(name) || !is_plain_header(name, value.expose()) {
                 self.whole(value.expose());
             }
+        }
+        match &http.auth {
+            Some(Auth::Bearer(token)) => self.whole(token.expose()),
+            Some(Auth::OAuth(client) | Auth::ClientCredentials(client)) => {
+                for secret in client.client_secret.iter().chain(&client.private_key) {
+                    self.whole(secret.expose());
+                }
+            }
+            None => {}
         }
         self.url(&http.base_url);
     }

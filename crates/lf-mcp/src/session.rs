@@ -4,32 +4,33 @@
 //! a settled state, so that any number of them cause one connect; calls run on the callers' own futures.
 
 mod backoff;
+mod doubt;
 mod follow;
+mod live;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use lf_core::McpServer;
-use lf_core::project::Generation;
-use lf_core::tool::Tool;
-use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{AskError, Connection, Link, Surroundings, ToolList};
-use crate::failure::Failure;
-use backoff::Backoff;
+use crate::connection::{Connection, Lane, Surroundings, ToolList};
+use crate::failure::{Cause, Failure};
+use crate::record::{Circuit, Record};
+use backoff::{Backoff, FORGIVEN_AFTER};
+use live::Parting;
+pub(crate) use live::{InUse, Live};
 
-/// Between two refreshes that changed tool lists cause.
-const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
-/// For which a list is kept whatever the server says of it, so that callers at the same time share one.
-const LEAST_FRESH: Duration = Duration::from_secs(1);
+/// Before a server that wants a login is asked again: the login may come at any time, and is no sign of health.
+const LOGIN_PAUSE: Duration = Duration::from_millis(500);
 /// A backoff that a caller sits out rather than doing without the server.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
-/// For the session to find out why the connection under a call ended.
-const REASON_GRACE: Duration = Duration::from_millis(80);
+/// For a child that closed its stdin to be over.
+const STUCK_GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
 pub(crate) enum State {
@@ -49,11 +50,13 @@ pub(crate) enum State {
 /// The handle.
 pub(crate) struct Session {
     server: Arc<McpServer>,
-    /// The only generation in which the server is spoken to; `None` where the file or the server decides.
-    wanted_generation: Option<Generation>,
+    lane: Lane,
+    record: Arc<Record>,
     state: watch::Sender<State>,
     wanted: Notify,
     closing: CancellationToken,
+    /// Why it is taken down, where somebody said so.
+    why: OnceLock<Failure>,
 }
 
 /// Why there is no connection to use.
@@ -63,35 +66,34 @@ pub(crate) enum Unready {
     Closed,
 }
 
-/// A connection in use.
-pub(crate) struct Live {
-    pub(crate) link: Link,
-    list: Mutex<ToolList>,
-    /// One refresh at a time; when the last one because of a change was.
-    refresh: AsyncMutex<Option<Instant>>,
-    /// Counts lists that differ from the one before.
-    changes: watch::Sender<u64>,
-    in_flight: AtomicUsize,
-    /// Uses that are calls of tools.
-    calls: AtomicUsize,
-    used: Mutex<Instant>,
-    /// Set once the connection ended.
-    ended: watch::Sender<Option<Failure>>,
-    /// Cancelled by a caller who found the connection unusable.
-    given_up: CancellationToken,
+/// How a connection's life went on.
+enum End {
+    /// Asked for, or nobody used it.
+    Closing,
+    Lost(Failure),
+    /// Nothing can be sent any more, or another is to take its place; what runs on it goes on.
+    Retired(Option<Failure>),
 }
 
 impl Session {
     /// Makes a session and the task behind it; nothing is started yet.
     pub(crate) fn new(
         server: Arc<McpServer>,
-        wanted_generation: Option<Generation>,
+        lane: Lane,
         surroundings: Arc<Surroundings>,
         closing: CancellationToken,
         idle: Duration,
     ) -> Arc<Self> {
-        let (state, _) = watch::channel(State::Idle(None));
-        let session = Arc::new(Self { server, wanted_generation, state, wanted: Notify::new(), closing });
+        let session = Arc::new(Self {
+            record: surroundings.records.of(&server),
+            server,
+            lane,
+            state: watch::Sender::new(State::Idle(None)),
+            wanted: Notify::new(),
+            closing,
+            why: OnceLock::new(),
+        });
+        session.record.set_circuit(Circuit::Closed);
         let tracker = surroundings.tracker.clone();
         let task = session.clone();
         tracker.spawn(async move { task.run(surroundings, idle).await });
@@ -106,21 +108,26 @@ impl Session {
         self.state.borrow().clone()
     }
 
-    /// Takes the session down for good.
-    pub(crate) fn close(&self) {
+    /// Takes the session down for good. Calls that run on it fail with `why`.
+    pub(crate) fn close(&self, why: Failure) {
+        let _ = self.why.set(why);
         self.closing.cancel();
     }
 
     /// The live connection, started if there is none. A backoff of up to a second is sat out; during a longer one the last
     /// failure comes at once. The wait is
     /// bounded by the server's startup timeout; dropping the future leaves the start running for others.
-    pub(crate) async fn ready(&self) -> Result<Arc<Live>, Unready> {
+    pub(crate) async fn ready(&self) -> Result<InUse, Unready> {
         let mut state = self.state.subscribe();
         let mut waited = false;
         loop {
             let current = state.borrow_and_update().clone();
             match current {
-                State::Ready(live) if live.is_usable() => return Ok(live),
+                State::Ready(live) => {
+                    if let Some(in_use) = live.enter() {
+                        return Ok(in_use);
+                    }
+                }
                 State::Closed => return Err(Unready::Closed),
                 State::Failed { next, .. }
                     if !waited && Instant::now() < next && next <= Instant::now() + SHORT_WAIT =>
@@ -134,7 +141,7 @@ impl Session {
                     return Err(Unready::Failed(failure));
                 }
                 State::Idle(_) | State::Failed { .. } => self.wanted.notify_one(),
-                State::Connecting | State::Ready(_) => {}
+                State::Connecting => {}
             }
             if state.changed().await.is_err() {
                 return Err(Unready::Closed);
@@ -159,33 +166,62 @@ impl Session {
             if matches!(&*self.state.borrow(), State::Failed { next, .. } if Instant::now() < *next) {
                 continue;
             }
+            backoff.trying();
+            self.record.set_circuit(backoff.circuit());
             let Some(opened) = self.open(&surroundings).await else { break };
             let (connection, list) = match opened {
                 Ok(opened) => opened,
                 Err(failure) => {
-                    let delay = backoff.failed_to_start();
+                    let delay = match failure.cause {
+                        Cause::AuthRequired => LOGIN_PAUSE,
+                        _ => backoff.failed_to_start(),
+                    };
                     tracing::warn!(server, error = %failure, retry_in = ?delay, "MCP server is down");
-                    self.state.send_replace(State::Failed { failure, next: Instant::now() + delay });
+                    self.failed(failure, delay, backoff.circuit());
                     continue;
                 }
             };
             backoff.started();
-            let End::Lost(failure) = self.live(connection, list, idle, &surroundings).await else { break };
-            tracing::warn!(server, error = %failure, "MCP session ended");
-            self.state.send_replace(match backoff.died() {
-                Duration::ZERO => State::Idle(Some(failure)),
-                delay => State::Failed { failure, next: Instant::now() + delay },
-            });
+            match self.live(connection, list, idle, &surroundings).await {
+                End::Closing => break,
+                End::Retired(None) => self.publish(State::Idle(None)),
+                End::Lost(failure) | End::Retired(Some(failure)) => {
+                    let delay = match failure.cause {
+                        Cause::AuthRequired => LOGIN_PAUSE,
+                        _ => backoff.died(),
+                    };
+                    tracing::warn!(server, error = %failure, retry_in = ?delay, "MCP session ended");
+                    self.failed(failure, delay, backoff.circuit());
+                }
+            }
         }
-        self.state.send_replace(State::Closed);
+        self.publish(State::Closed);
+    }
+
+    fn failed(&self, failure: Failure, delay: Duration, circuit: Circuit) {
+        self.record.failed(&failure);
+        self.record.set_circuit(circuit);
+        self.publish(match delay {
+            Duration::ZERO => State::Idle(Some(failure)),
+            delay => State::Failed { failure, next: Instant::now() + delay },
+        });
+    }
+
+    fn publish(&self, state: State) {
+        // the other sessions with a server that has several are not the one whose state is shown
+        if self.lane == Lane::default() {
+            self.record.state_changed();
+        }
+        self.state.send_replace(state);
     }
 
     /// Opens a connection; `None` when the session is closed meanwhile.
     async fn open(&self, surroundings: &Surroundings) -> Option<Result<(Connection, ToolList), Failure>> {
-        self.state.send_replace(State::Connecting);
+        self.publish(State::Connecting);
+        self.record.started();
         let started = Instant::now();
         let opened = tokio::select! {
-            opened = Connection::open(&self.server, surroundings, self.wanted_generation) => opened,
+            opened = Connection::open(&self.server, surroundings, self.lane) => opened,
             () = self.closing.cancelled() => return None,
         };
         // What was wanted until now is served by this start.
@@ -210,15 +246,22 @@ impl Session {
         idle: Duration,
         surroundings: &Surroundings,
     ) -> End {
-        let live = Arc::new(Live::new(connection.link.clone(), list));
-        self.state.send_replace(State::Ready(live.clone()));
+        let tracker = surroundings.tracker.clone();
+        let link = connection.link.clone();
+        let live = Arc::new(Live::new(link, list, self.server.clone(), self.record.clone(), tracker));
+        self.publish(State::Ready(live.clone()));
         let end = tokio::select! {
             failure = connection.ended() => End::Lost(failure),
-            () = live.given_up.cancelled() => End::Lost(
-                live.link.signals.trouble().unwrap_or_else(|| Failure::new("it did not answer any more")),
-            ),
+            () = live.given_up.cancelled() => match live.parting() {
+                Parting::Lost(failure) => End::Lost(failure),
+                Parting::Renewed => End::Retired(None),
+            },
+            () = stuck(&live) => End::Retired(Some(
+                live.link.signals.trouble().unwrap_or_else(|| Failure::new("its stdin is closed")),
+            )),
             () = live.idle_for(idle) => End::Closing,
-            never = live.follow(&self.server) => match never {},
+            never = live.follow() => match never {},
+            never = self.outlasts() => match never {},
             () = self.closing.cancelled() => End::Closing,
         };
         match &end {
@@ -227,201 +270,49 @@ impl Session {
                 // Taking down a server that hangs takes seconds; its successor does not wait for that.
                 surroundings.tracker.spawn(connection.close());
             }
+            End::Retired(failure) => {
+                let reason = failure.clone().unwrap_or_else(|| Failure::new("the session was renewed"));
+                let closing = self.closing.clone();
+                live.renew();
+                surroundings.tracker.spawn(async move {
+                    tokio::select! {
+                        () = live.unused() => {}
+                        _ = connection.ended() => {}
+                        () = closing.cancelled() => {}
+                    }
+                    live.ended.send_replace(Some(reason));
+                    connection.close().await;
+                });
+            }
             End::Closing => {
-                live.ended.send_replace(Some(Failure::new("the session was closed")));
-                self.state.send_replace(State::Closed);
+                let why = self.why.get().cloned();
+                live.ended.send_replace(Some(why.unwrap_or_else(|| Failure::new("the session was closed"))));
+                self.publish(State::Closed);
                 connection.close().await;
             }
         }
         end
     }
+
+    /// A connection that lasts shows that the server is well again.
+    async fn outlasts(&self) -> Infallible {
+        sleep(FORGIVEN_AFTER).await;
+        self.record.set_circuit(Circuit::Closed);
+        std::future::pending().await
+    }
 }
 
-enum End {
-    /// Asked for, or nobody used it.
-    Closing,
-    Lost(Failure),
+/// Waits until nothing can be sent any more, and then for the connection to end by itself, which says more.
+async fn stuck(live: &Live) {
+    live.link.signals.stuck.cancelled().await;
+    sleep(STUCK_GRACE).await;
 }
 
 fn with_next_try(failure: Failure, next: Instant) -> Failure {
+    // a login is not waited for like a server that comes back
+    if failure.cause == Cause::AuthRequired {
+        return failure;
+    }
     let seconds = next.saturating_duration_since(Instant::now()).as_secs_f64();
-    Failure { reason: format!("{} (next try in {seconds:.1} s)", failure.reason), hint: failure.hint }
-}
-
-impl Live {
-    fn new(link: Link, list: ToolList) -> Self {
-        Self {
-            link,
-            list: Mutex::new(list),
-            refresh: AsyncMutex::new(None),
-            changes: watch::Sender::new(0),
-            in_flight: AtomicUsize::new(0),
-            calls: AtomicUsize::new(0),
-            used: Mutex::new(Instant::now()),
-            ended: watch::Sender::new(None),
-            given_up: CancellationToken::new(),
-        }
-    }
-
-    /// Marks the connection as used for as long as the guard lives.
-    pub(crate) fn use_it(self: &Arc<Self>) -> InUse {
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-        InUse(self.clone())
-    }
-
-    /// Counts a running call for as long as the guard lives.
-    pub(crate) fn call_it(self: &Arc<Self>) -> Calling {
-        self.calls.fetch_add(1, Ordering::AcqRel);
-        Calling(self.clone())
-    }
-
-    /// Gives the connection up: the next use makes a new one.
-    pub(crate) fn give_up(&self) {
-        self.given_up.cancel();
-    }
-
-    /// Why the connection ended, after a short wait for the session to find out.
-    pub(crate) async fn reason(&self) -> Failure {
-        let mut ended = self.ended.subscribe();
-        let found = timeout(REASON_GRACE, ended.wait_for(Option::is_some)).await;
-        let reason = match found {
-            Ok(Ok(reason)) => reason.clone(),
-            _ => self.link.signals.trouble(),
-        };
-        reason.unwrap_or_else(|| Failure::new("the connection ended"))
-    }
-
-    /// A number that grows whenever the list of tools turns out to be another.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
-    }
-
-    pub(crate) fn known_tools(&self) -> Arc<Vec<Tool>> {
-        self.current().tools
-    }
-
-    /// The tools, listed anew when they are older than `ttl` or known to have changed.
-    pub(crate) async fn tools(&self, server: &McpServer, ttl: Duration) -> Result<Arc<Vec<Tool>>, AskError> {
-        let known = self.current();
-        let ttl = match known.fresh {
-            // A server that tells every change says enough: most say 0, for want of anything better.
-            Some(fresh) if !self.link.signals.is_told() => ttl.min(fresh.max(LEAST_FRESH)),
-            _ => ttl,
-        };
-        if known.listed.elapsed() < ttl && !self.link.signals.are_tools_changed() {
-            return Ok(known.tools);
-        }
-        self.refreshed(server, known.listed).await
-    }
-
-    /// The tools, listed after `seen`. Any number of callers cause one request.
-    pub(crate) async fn refreshed(
-        &self,
-        server: &McpServer,
-        seen: Instant,
-    ) -> Result<Arc<Vec<Tool>>, AskError> {
-        let mut last_change = self.refresh.lock().await;
-        let known = self.current();
-        let changed = self.link.signals.are_tools_changed();
-        if known.listed > seen && !changed {
-            return Ok(known.tools);
-        }
-        if changed {
-            if let Some(last) = *last_change {
-                sleep_until(last + REFRESH_INTERVAL).await;
-            }
-            *last_change = Some(Instant::now());
-        }
-        // a change that was not listed in the end is still to be listed
-        let mut pending = Pending { live: self, changed };
-        let listed = self.link.list(server, server.timeout, Some(&known)).await;
-        pending.changed &= listed.is_err();
-        match listed {
-            Ok(list) => {
-                *self.list.lock().unwrap_or_else(PoisonError::into_inner) = list.clone();
-                if !list.is_as(&known) {
-                    self.changes.send_modify(|count| *count += 1);
-                }
-                Ok(list.tools)
-            }
-            // Busy with a call or out of reach for a moment: what it listed before still holds, also for those who
-            // wait here, and the calls go on.
-            Err(AskError::Timeout(_) | AskError::Unsent(_) | AskError::Broken(_) | AskError::TooLarge(_))
-                if self.calls.load(Ordering::Acquire) > 0 =>
-            {
-                let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-                list.listed = Instant::now();
-                Ok(known.tools)
-            }
-            Err(error) => {
-                if !matches!(error, AskError::Refused { .. }) {
-                    self.give_up();
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// When the tools were listed last.
-    pub(crate) fn listed(&self) -> Instant {
-        self.current().listed
-    }
-
-    fn current(&self) -> ToolList {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn is_usable(&self) -> bool {
-        let over = self.given_up.is_cancelled() || self.link.signals.dead.is_cancelled();
-        !over && self.ended.borrow().is_none() && !self.link.is_closed()
-    }
-
-    fn last_used(&self) -> Instant {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until the connection was not used for `idle`.
-    async fn idle_for(&self, idle: Duration) {
-        loop {
-            let until = self.last_used() + idle;
-            if Instant::now() >= until && self.in_flight.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            // A call that runs longer than that is looked at again.
-            sleep_until(until.max(Instant::now() + Duration::from_secs(1))).await;
-        }
-    }
-}
-
-/// A refresh because of a change; dropped before it is done, the change is still there.
-struct Pending<'a> {
-    live: &'a Live,
-    changed: bool,
-}
-
-impl Drop for Pending<'_> {
-    fn drop(&mut self) {
-        if self.changed {
-            self.live.link.signals.tools_changed();
-        }
-    }
-}
-
-/// A running call.
-pub(crate) struct Calling(Arc<Live>);
-
-impl Drop for Calling {
-    fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// A use of a connection, from start to end.
-pub(crate) struct InUse(Arc<Live>);
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        *self.0.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
-    }
+    Failure { reason: format!("{} (next try in {seconds:.1} s)", failure.reason), ..failure }
 }

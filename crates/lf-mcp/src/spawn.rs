@@ -3,7 +3,11 @@
 //! Every child gets a cleared environment, its own process group and a drained stderr. It is stopped politely, and
 //! whatever it left behind is killed: `npx` and `uvx` do not pass signals on to what they start.
 
+mod browser;
 mod environment;
+mod group;
+mod limits;
+mod pin;
 mod tail;
 mod tree;
 
@@ -16,20 +20,24 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use lf_core::project::StdioServer;
+use lf_core::project::{ProcessLimits, StdioServer};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
+use crate::record::Record;
 use crate::secrets::Secrets;
+pub use browser::open_in_browser;
 pub use environment::DEPTH_VARIABLE;
 pub(crate) use environment::child_environment;
 use environment::{LookupError, lookup};
+use group::Group;
+pub(crate) use pin::Mark;
 use tail::Tail;
 use tree::Member;
 
@@ -37,6 +45,8 @@ use tree::Member;
 const STDIN_GRACE: Duration = Duration::from_secs(2);
 /// From SIGTERM to SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(3);
+/// For its program and directory to be found, and the process to be there: file systems may be on a network.
+const START_LIMIT: Duration = Duration::from_secs(20);
 /// For the kernel to hand over the status of a killed process.
 const REAP_GRACE: Duration = Duration::from_secs(1);
 /// For one look through `/proc` and the signals that follow from it; it goes on afterwards, in its own thread.
@@ -53,10 +63,15 @@ pub(crate) struct Launch {
     /// The whole environment of the child.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) cwd: PathBuf,
+    pub(crate) limits: ProcessLimits,
+    /// What the program was when it was approved.
+    pub(crate) pin: Option<String>,
     /// Our own executable, which `command: lf` stands for.
     pub(crate) own_program: PathBuf,
     /// What no log and no message may show.
     pub(crate) secrets: Arc<Secrets>,
+    /// Where its stderr is kept.
+    pub(crate) record: Arc<Record>,
 }
 
 /// A running child and everything it started. Dropping it kills the child's group at once and the rest in a thread
@@ -69,14 +84,42 @@ pub(crate) struct Process {
     tracker: TaskTracker,
 }
 
-/// Starts a child. The failure says what is missing: the program, the permission or the directory.
-pub(crate) fn spawn(
-    launch: &Launch,
+/// A child that was just started, and the pipes to and from it.
+struct Started {
+    process: Process,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    stderr: ChildStderr,
+}
+
+/// Starts a child. The failure says what is missing: the program, the permission, the directory or a resource.
+/// Dropping the future kills what was started.
+pub(crate) async fn spawn(
+    launch: Launch,
     tracker: &TaskTracker,
     server: &str,
 ) -> Result<(Process, ChildStdin, ChildStdout), Failure> {
+    let (secrets, record) = (launch.secrets.clone(), launch.record.clone());
+    let (ours, name) = (tracker.clone(), server.to_owned());
+    // Looking for the program and starting it touches file systems, and waits for the kernel. A child does not end with
+    // the thread that started it: none is tied to its parent by `PR_SET_PDEATHSIG`.
+    let starting = tracker.spawn_blocking(move || start(&launch, ours, &name));
+    // What is started after all by then is dropped, and so killed.
+    let Ok(started) = tokio::time::timeout(START_LIMIT, starting).await else {
+        let reason = format!("could not be started within {START_LIMIT:?}: its files cannot be read");
+        return Err(Failure::hinted(reason, "is a network drive gone?").of(Cause::CannotStart));
+    };
+    let Started { mut process, stdin, stdout, stderr } =
+        started.unwrap_or_else(|error| Err(Failure::new(format!("could not be started: {error}"))))?;
+    process.tail = Tail::drain(stderr, tracker, server, secrets, record);
+    Ok((process, stdin, stdout))
+}
+
+/// Blocks.
+fn start(launch: &Launch, tracker: TaskTracker, server: &str) -> Result<Started, Failure> {
     check_directory(&launch.cwd)?;
     let program = program(launch)?;
+    pin::check(launch, &program, server)?;
     #[expect(clippy::disallowed_methods, reason = "this is the one place where children start")]
     let mut command = Command::new(&program);
     command
@@ -93,17 +136,18 @@ pub(crate) fn spawn(
     let (mut child, leader) = with_registry(|registry| {
         let child = command.spawn()?;
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).ok_or(io::ErrorKind::NotFound)?;
-        registry.insert(leader, Vec::new());
+        registry.insert(leader, Entry::default());
         Ok((child, Pid::from_raw(leader)))
     })
     .map_err(|error: io::Error| spawn_failure(&error, &launch.command, &program))?;
+    let group = limits::limit(leader, launch.limits);
+    with_registry(|registry| registry.entry(leader.as_raw()).or_default().group = group);
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let mut process = Process { child, leader, tail: Tail::default(), tracker: tracker.clone() };
+    let process = Process { child, leader, tail: Tail::default(), tracker };
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(Failure::new("its pipes could not be opened"));
     };
-    process.tail = Tail::drain(stderr, tracker, server, launch.secrets.clone());
-    Ok((process, stdin, stdout))
+    Ok(Started { process, stdin, stdout, stderr })
 }
 
 impl Process {
@@ -171,6 +215,12 @@ impl Drop for Remains {
     }
 }
 
+/// Whether `limits.processes` binds here.
+#[cfg(test)]
+pub(crate) fn bounds_processes() -> bool {
+    group::is_possible() || !nix::unistd::geteuid().is_root()
+}
+
 /// Makes this process the parent of what servers leave behind by forking twice, and has it killed once the last server
 /// is stopped. For a program all of whose later children are MCP servers: any other would be killed as well. Children
 /// that a shell left to this process by `exec` are not touched.
@@ -200,26 +250,39 @@ pub(crate) fn ending(status: ExitStatus) -> String {
     }
 }
 
-/// Process group leaders that were started and not yet taken down, with what is known to descend from them.
+/// Process group leaders that were started and not yet taken down.
 /// A static, because the second signal must find them without any other part still working.
-static REGISTRY: Mutex<BTreeMap<i32, Vec<Member>>> = Mutex::new(BTreeMap::new());
+static REGISTRY: Mutex<BTreeMap<i32, Entry>> = Mutex::new(BTreeMap::new());
+
+/// What is known of a child and all it started.
+#[derive(Default)]
+struct Entry {
+    members: Vec<Member>,
+    group: Option<Arc<Group>>,
+}
 
 /// Set when orphans are adopted: the children that were there before.
 static ADOPTING: OnceLock<Vec<Member>> = OnceLock::new();
 
-fn with_registry<T>(action: impl FnOnce(&mut BTreeMap<i32, Vec<Member>>) -> T) -> T {
+fn with_registry<T>(action: impl FnOnce(&mut BTreeMap<i32, Entry>) -> T) -> T {
     action(&mut REGISTRY.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn remember(leader: Pid) -> Vec<Member> {
-    let known = with_registry(|registry| registry.get(&leader.as_raw()).cloned().unwrap_or_default());
+    let known = with_registry(|registry| {
+        registry.get(&leader.as_raw()).map(|entry| entry.members.clone()).unwrap_or_default()
+    });
     let members = tree::members(leader.as_raw(), &known);
     with_registry(|registry| {
         if let Some(entry) = registry.get_mut(&leader.as_raw()) {
-            entry.clone_from(&members);
+            entry.members.clone_from(&members);
         }
     });
     members
+}
+
+fn group_of(leader: Pid) -> Option<Arc<Group>> {
+    with_registry(|registry| registry.get(&leader.as_raw())?.group.clone())
 }
 
 fn signal_tree(leader: Pid, signal: Signal) {
@@ -227,6 +290,9 @@ fn signal_tree(leader: Pid, signal: Signal) {
     let _ = killpg(leader, signal);
     for member in tree::members(leader.as_raw(), &remember(leader)) {
         let _ = kill(Pid::from_raw(member.pid), signal);
+    }
+    for pid in group_of(leader).map(|group| group.members()).unwrap_or_default() {
+        let _ = kill(pid, signal);
     }
 }
 
@@ -279,6 +345,9 @@ fn kill_orphans(when: While) {
 /// Repeated, because a process may fork between the look and the signal.
 fn kill_tree(leader: Pid) {
     const PASSES: usize = 4;
+    if let Some(group) = group_of(leader) {
+        group.kill();
+    }
     for _ in 0..PASSES {
         let members = remember(leader);
         let _ = killpg(leader, Signal::SIGKILL);
@@ -311,11 +380,13 @@ fn check_directory(cwd: &Path) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Failure::hinted(
             format!("Permission denied: working directory `{}`", cwd.display()),
             "let this user enter the directory, or set another `cwd`",
-        )),
+        )
+        .of(Cause::CannotStart)),
         _ => Err(Failure::hinted(
             format!("working directory `{}` is not a directory", cwd.display()),
             "create it, or set another `cwd`",
-        )),
+        )
+        .of(Cause::CannotStart)),
     }
 }
 
@@ -338,7 +409,7 @@ fn not_found(command: &str) -> Failure {
         "docker" => "install Docker, or put it on the PATH".to_owned(),
         _ => format!("install the package that brings `{name}`, put it on the PATH, or give its full path"),
     };
-    Failure::hinted(format!("Command not found: `{command}`"), hint)
+    Failure::hinted(format!("Command not found: `{command}`"), hint).of(Cause::CannotStart)
 }
 
 fn denied(path: &Path) -> Failure {
@@ -346,17 +417,30 @@ fn denied(path: &Path) -> Failure {
         format!("Permission denied: `{}` cannot be run", path.display()),
         format!("make it executable (`chmod +x {}`) and let this user reach its directory", path.display()),
     )
+    .of(Cause::CannotStart)
 }
 
 fn spawn_failure(error: &io::Error, command: &str, program: &Path) -> Failure {
-    match error.kind() {
+    let lacking = |hint: &str| {
+        let reason = format!("`{command}` could not be started for lack of resources: {error}");
+        Failure::hinted(reason, hint).of(Cause::NoResources)
+    };
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EAGAIN) => lacking(
+            "too many processes run for this user or on this machine: end some, or raise the limit (`ulimit -u`)",
+        ),
+        Some(Errno::ENOMEM) => lacking("the machine is out of memory"),
+        Some(Errno::EMFILE | Errno::ENFILE) => {
+            lacking("too many files and connections are open: raise the limit (`ulimit -n`)")
+        }
         // The file was there a moment ago: what is missing is the interpreter its first line names.
-        io::ErrorKind::NotFound => Failure::hinted(
+        Some(Errno::ENOENT) => Failure::hinted(
             format!("Command not found: the interpreter of `{command}`"),
             format!("install the interpreter that the first line of {} names", program.display()),
-        ),
-        io::ErrorKind::PermissionDenied => denied(program),
-        _ => Failure::new(format!("`{command}` could not be started: {error}")),
+        )
+        .of(Cause::CannotStart),
+        Some(Errno::EACCES | Errno::EPERM) => denied(program),
+        _ => Failure::new(format!("`{command}` could not be started: {error}")).of(Cause::CannotStart),
     }
 }
 

@@ -4,24 +4,25 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
+use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use futures_util::{Stream, StreamExt as _};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 use lf_core::project::HttpServer;
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use sse_stream::{Sse, SseStream};
+use sse_stream::Sse;
 use thiserror::Error;
 use url::Url;
 
 use crate::failure::Failure;
-use crate::http::{describe_request, describe_status, headers, not_mcp};
+use crate::http::{
+    Access, Fate, SseError as EventError, describe_status, encoded, encoding, events, fate_of, headers,
+    not_mcp, shown_body, turned_away,
+};
 use crate::tap::Signals;
 
 /// One event, in bytes: as much as a line over stdio.
@@ -35,8 +36,8 @@ const EVENT_STREAM: &str = "text/event-stream";
 #[error("{failure}")]
 pub(crate) struct SseError {
     pub(crate) failure: Failure,
-    /// No connection was made: the server does not know of the message.
-    pub(crate) is_unsent: bool,
+    /// What became of the message.
+    pub(crate) fate: Fate,
 }
 
 pub(crate) struct SseTransport {
@@ -44,7 +45,8 @@ pub(crate) struct SseTransport {
     headers: HashMap<HeaderName, HeaderValue>,
     base_url: Arc<str>,
     endpoint: Url,
-    events: BoxStream<'static, Result<Sse, sse_stream::Error>>,
+    events: BoxStream<'static, Result<Sse, EventError>>,
+    access: Access,
     signals: Arc<Signals>,
 }
 
@@ -54,33 +56,37 @@ impl SseTransport {
     pub(crate) async fn connect(
         client: reqwest::Client,
         server: &HttpServer,
+        access: Access,
         signals: Arc<Signals>,
     ) -> Result<Self, Failure> {
         let headers = headers(server)?;
-        let request = client.get(&server.base_url).headers(headers.clone().into_iter().collect());
-        let response = request
-            .header(ACCEPT, EVENT_STREAM)
-            .send()
-            .await
-            .map_err(|error| describe_request(&error, &server.base_url))?;
+        let asked = || {
+            let headers = headers.clone().into_iter().collect();
+            client.get(&server.base_url).headers(headers).header(ACCEPT, EVENT_STREAM)
+        };
+        let response = access.send(&asked).await.map_err(|error| error.told(&server.base_url).0)?;
         if !response.status().is_success() {
-            return Err(describe_status(response.status(), ""));
+            return Err(refused(response).await.0);
+        }
+        if let Some(encoding) = encoding(response.headers()) {
+            return Err(encoded(&encoding));
         }
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        if !kind.is_some_and(|kind| kind.starts_with(EVENT_STREAM)) {
-            return Err(not_mcp(kind));
+        let kind = kind.map(str::to_ascii_lowercase);
+        if !kind.as_deref().is_some_and(|kind| kind.starts_with(EVENT_STREAM)) {
+            let shown = shown_body(response).await;
+            return Err(not_mcp(kind.as_deref(), &shown));
         }
         let stream_url = response.url().clone();
-        let bytes = bounded(response.bytes_stream().map(|chunk| chunk.map_err(std::io::Error::other)));
-        let mut events = SseStream::from_bytes_stream(bytes).boxed();
+        let mut events = events(response.bytes_stream(), MAX_EVENT);
         let endpoint = first_endpoint(&mut events, &stream_url).await?;
         let base_url = server.base_url.as_str().into();
-        Ok(Self { client, headers, base_url, endpoint, events, signals })
+        Ok(Self { client, headers, base_url, endpoint, events, access, signals })
     }
 }
 
 async fn first_endpoint(
-    events: &mut BoxStream<'static, Result<Sse, sse_stream::Error>>,
+    events: &mut BoxStream<'static, Result<Sse, EventError>>,
     stream_url: &Url,
 ) -> Result<Url, Failure> {
     while let Some(event) = events.next().await {
@@ -111,17 +117,20 @@ impl Transport<RoleClient> for SseTransport {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let headers = self.headers.clone().into_iter().collect();
-        let request = self.client.post(self.endpoint.clone()).headers(headers).json(&item);
-        let (base_url, signals) = (self.base_url.clone(), self.signals.clone());
+        let (client, endpoint, headers) = (self.client.clone(), self.endpoint.clone(), self.headers.clone());
+        let (base_url, access, signals) = (self.base_url.clone(), self.access.clone(), self.signals.clone());
         async move {
-            let (failure, is_unsent) = match request.timeout(POST_TIMEOUT).send().await {
+            let asked = || {
+                let headers = headers.clone().into_iter().collect();
+                client.post(endpoint.clone()).headers(headers).json(&item).timeout(POST_TIMEOUT)
+            };
+            let (failure, fate) = match access.send(&asked).await {
                 Ok(response) if response.status().is_success() => return Ok(()),
-                Ok(response) => (describe_status(response.status(), ""), false),
-                Err(error) => (describe_request(&error, &base_url), error.is_connect()),
+                Ok(response) => refused(response).await,
+                Err(error) => error.told(&base_url),
             };
             signals.note(&failure);
-            Err(SseError { failure, is_unsent })
+            Err(SseError { failure, fate })
         }
     }
 
@@ -159,45 +168,12 @@ impl Transport<RoleClient> for SseTransport {
     }
 }
 
-/// Fails once more than [`MAX_EVENT`] bytes come without an empty line between them.
-fn bounded(
-    bytes: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
-) -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
-    let mut bytes = bytes.boxed();
-    let mut size = EventSize::default();
-    futures_util::stream::poll_fn(move |context| match bytes.poll_next_unpin(context) {
-        Poll::Ready(Some(Ok(chunk))) if size.exceeds(&chunk) => {
-            bytes = futures_util::stream::empty().boxed();
-            let limit = format!("an event is larger than {MAX_EVENT} bytes");
-            Poll::Ready(Some(Err(std::io::Error::other(limit))))
-        }
-        other => other,
-    })
-}
-
-/// Counts the bytes of the event that is being received.
-#[derive(Default)]
-struct EventSize {
-    bytes: usize,
-    /// Line ends in a row; a carriage return and its line feed are one.
-    line_ends: usize,
-    last: u8,
-}
-
-impl EventSize {
-    fn exceeds(&mut self, chunk: &[u8]) -> bool {
-        for byte in chunk {
-            match byte {
-                b'\n' if self.last == b'\r' => {}
-                b'\n' | b'\r' => self.line_ends += 1,
-                _ => self.line_ends = 0,
-            }
-            self.last = *byte;
-            self.bytes = if self.line_ends >= 2 { 0 } else { self.bytes + 1 };
-            if self.bytes > MAX_EVENT {
-                return true;
-            }
-        }
-        false
+/// Why a message was not taken, and what became of it.
+async fn refused(response: reqwest::Response) -> (Failure, Fate) {
+    let (status, headers) = (response.status(), response.headers());
+    if let Some((failure, fate)) = turned_away(status, headers) {
+        return (failure, fate);
     }
+    let body = shown_body(response).await;
+    (describe_status(status, &body), fate_of(status))
 }

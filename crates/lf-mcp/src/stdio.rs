@@ -17,7 +17,7 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::Mutex;
 
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::tap::Signals;
 use line::{Line, LineReader};
 
@@ -27,6 +27,8 @@ pub(crate) const MAX_LINE: usize = 4 * 1024 * 1024;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Lines in a row that are no messages before the server counts as broken.
 const MAX_GARBAGE: usize = 100;
+/// Bytes shown of such a line.
+const SHOWN_GARBAGE: usize = 1_000;
 /// The code of an answer that was made up here for a line that was too long.
 pub(crate) const OVERSIZED: ErrorCode = ErrorCode(-32_099);
 
@@ -48,18 +50,21 @@ impl<R: AsyncRead + Unpin, W> StdioTransport<R, W> {
     }
 
     /// Whether the server may go on after another line that is no message.
-    fn tolerates_garbage(&mut self) -> bool {
+    fn tolerates_garbage(&mut self, line: &[u8]) -> bool {
         self.garbage += 1;
+        let shown = line.get(..SHOWN_GARBAGE).unwrap_or(line);
+        self.signals.record.garbage(&self.signals.secrets.message(&String::from_utf8_lossy(shown)));
         if self.garbage == 1 {
             tracing::debug!("a line on stdout is not a JSON-RPC message");
         }
         if self.garbage < MAX_GARBAGE {
             return true;
         }
-        self.signals.note(&Failure::hinted(
+        let failure = Failure::hinted(
             format!("sent {MAX_GARBAGE} lines in a row on stdout that are not JSON-RPC messages"),
             "check that `command` and `args` start an MCP server over stdio; it must log to stderr",
-        ));
+        );
+        self.signals.note(&failure.of(Cause::ProtocolError));
         false
     }
 }
@@ -75,7 +80,7 @@ where
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let writer = self.writer.clone();
+        let (writer, signals) = (self.writer.clone(), self.signals.clone());
         async move {
             let mut bytes = serde_json::to_vec(&item)?;
             bytes.push(b'\n');
@@ -86,9 +91,13 @@ where
                 pipe.flush().await
             });
             let result = written.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-            if result.is_err() {
+            if let Err(error) = &result {
                 // Half a line may have been written: nothing can follow it.
                 writer.take();
+                if error.kind() == io::ErrorKind::TimedOut {
+                    signals.note(&unread());
+                }
+                signals.stuck.cancel();
             }
             result
         }
@@ -104,7 +113,7 @@ where
                         self.garbage = 0;
                         return Some(message);
                     }
-                    if !self.tolerates_garbage() {
+                    if !self.tolerates_garbage(&bytes) {
                         return None;
                     }
                 }
@@ -128,6 +137,14 @@ where
         self.writer.lock().await.take();
         Ok(())
     }
+}
+
+fn unread() -> Failure {
+    Failure::hinted(
+        format!("did not take a message off its stdin within {WRITE_TIMEOUT:?}"),
+        "it does not read while it works, or hangs; another is started for the next use",
+    )
+    .of(Cause::Unresponsive)
 }
 
 #[cfg(test)]

@@ -6,24 +6,37 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lf_core::tool::ToolProgress;
 use rmcp::RoleClient;
-use rmcp::model::{JsonRpcMessage, ProgressToken, ServerNotification};
+use rmcp::model::{JsonRpcMessage, NumberOrString, ProgressToken, ServerNotification};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::connection::Questions;
 use crate::failure::Failure;
+use crate::record::Record;
+use crate::relay::Inbox;
 use crate::secrets::Secrets;
 
 /// Reports of one call that wait for its caller; more are dropped, the newest first.
 const PROGRESS_BUFFER: usize = 64;
+/// Bytes of what one report says, which a person reads in passing.
+const MAX_MESSAGE: usize = 4 * 1024;
+/// Bytes of it that are looked through.
+const MAX_READ: usize = 64 * 1024;
+/// Bytes of a token that could be one of ours.
+const MAX_TOKEN: usize = 256;
 /// Names of tools that wait to be compared with a list; as many as a list may have.
 const MAX_ANNOTATED: usize = 1_000;
+/// Requests of a server that are answered at the same time; what it asks beyond is dropped and counted.
+const MAX_UNANSWERED: usize = 64;
+/// Somebody has done what was to be done at a URL.
+const VISITED: &str = "notifications/elicitation/complete";
 /// Reports kept for calls that have not asked for theirs yet.
 const UNCLAIMED: usize = 16;
 /// Connects that fail in a row before a server counts as gone. As many are made for one request.
@@ -44,6 +57,16 @@ pub(crate) struct Signals {
     cancelling: watch::Sender<usize>,
     reach: Mutex<Reach>,
     pub(crate) secrets: Arc<Secrets>,
+    /// Where questions of the server find the calls that led to them.
+    pub(crate) questions: Questions,
+    /// For those whose requests are passed on.
+    pub(crate) inbox: Arc<Inbox>,
+    /// Requests of the server whose answers are not sent yet.
+    unanswered: AtomicUsize,
+    pub(crate) record: Arc<Record>,
+    heard: AtomicU64,
+    /// Cancelled when nothing can be sent any more, while what was sent may still be answered.
+    pub(crate) stuck: CancellationToken,
     /// Cancelled when the connection cannot be used any more although it is not closed. No request is waited for then.
     pub(crate) dead: CancellationToken,
 }
@@ -63,8 +86,13 @@ struct Routes {
 }
 
 impl Signals {
-    pub(crate) fn new(secrets: Arc<Secrets>) -> Self {
-        Self { secrets, ..Self::default() }
+    pub(crate) fn new(secrets: Arc<Secrets>, record: Arc<Record>) -> Self {
+        Self { secrets, record, ..Self::default() }
+    }
+
+    /// How many messages came so far.
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Acquire)
     }
 
     /// Keeps the connection alive for a request, as long as the guard lives. `None` when it is dead already.
@@ -88,6 +116,13 @@ impl Signals {
     /// The server was heard of.
     pub(crate) fn reached(&self) {
         lock(&self.reach).unreached = 0;
+    }
+
+    /// The server wants a login: it is of no use once the requests that it has are answered.
+    pub(crate) fn locked_out(&self) {
+        let mut reach = lock(&self.reach);
+        reach.unreached = MAX_UNREACHED;
+        self.settle(&reach);
     }
 
     #[cfg(test)]
@@ -179,17 +214,41 @@ impl Signals {
         lock(&self.trouble).clone()
     }
 
-    fn report(&self, token: ProgressToken, report: ToolProgress) {
+    fn report(&self, token: ProgressToken, mut report: ToolProgress) {
+        if matches!(&token.0, NumberOrString::String(token) if token.len() > MAX_TOKEN) {
+            self.record.dropped();
+            return;
+        }
+        // looked through for secrets before it is cut: the half of one is not found any more
+        report.message = report.message.map(|mut message| {
+            cut(&mut message, MAX_READ);
+            let mut message = self.secrets.content(message);
+            cut(&mut message, MAX_MESSAGE);
+            message
+        });
         let mut routes = lock(&self.routes);
         match routes.calls.get(&token) {
-            Some(call) => drop(call.try_send(report)),
+            Some(call) => {
+                if call.try_send(report).is_err() {
+                    self.record.dropped();
+                }
+            }
             None => {
                 if routes.unclaimed.len() == UNCLAIMED {
                     routes.unclaimed.pop_front();
+                    self.record.dropped();
                 }
                 routes.unclaimed.push_back((token, report));
             }
         }
+    }
+}
+
+/// Cuts a text to this many bytes, between two characters.
+fn cut(text: &mut String, limit: usize) {
+    if text.len() > limit {
+        text.truncate(text.floor_char_boundary(limit));
+        text.push('…');
     }
 }
 
@@ -252,13 +311,34 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.transport.send(item)
+        let is_answer = matches!(item, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        let signals = is_answer.then(|| self.signals.clone());
+        let sending = self.transport.send(item);
+        async move {
+            let sent = sending.await;
+            if let Some(signals) = signals {
+                // the greeting answers pings that were not counted
+                let less = |count: usize| count.checked_sub(1);
+                let _ = signals.unanswered.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+            }
+            sent
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             let message = self.transport.receive().await?;
+            self.signals.heard.fetch_add(1, Ordering::AcqRel);
+            if let JsonRpcMessage::Request(_) = &message {
+                // each is answered by a task of its own: one that asks without end and reads no answers is not followed
+                if self.signals.unanswered.load(Ordering::Acquire) >= MAX_UNANSWERED {
+                    self.signals.record.dropped();
+                    continue;
+                }
+                self.signals.unanswered.fetch_add(1, Ordering::AcqRel);
+            }
             let JsonRpcMessage::Notification(notification) = &message else { return Some(message) };
+            self.signals.inbox.take(&notification.notification, &self.signals.secrets);
             match &notification.notification {
                 ServerNotification::ProgressNotification(progress) => {
                     let params = progress.params.clone();
@@ -271,12 +351,17 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
                 }
                 ServerNotification::ToolListChangedNotification(_) => self.signals.tools_changed(),
                 ServerNotification::SubscriptionsAcknowledgedNotification(agreed) => {
-                    let is_told = agreed.params.notifications.tools_list_changed == Some(true);
-                    self.signals.is_told.store(is_told, Ordering::Release);
+                    if agreed.params.notifications.tools_list_changed == Some(true) {
+                        self.signals.is_told.store(true, Ordering::Release);
+                    }
                 }
                 ServerNotification::CancelledNotification(_) => return Some(message),
-                // Logs, resources, prompts, tasks and unknown ones: nothing here asked for them.
-                _ => {}
+                ServerNotification::CustomNotification(told) if told.method == VISITED => {
+                    self.signals.questions.visited();
+                }
+                // Logs, resources, prompts, tasks and unknown ones: nothing of our own asked for them.
+                _ if self.signals.inbox.is_open() => {}
+                _ => self.signals.record.dropped(),
             }
         }
     }

@@ -14,13 +14,20 @@ use serde_json::{Value, json};
 
 use crate::{PoolOptions, ProjectTools, ServerState, SessionPool};
 
+mod asking;
+mod faults_http;
+mod faults_http2;
+mod faults_sse;
+mod faults_tls;
 mod generations;
 mod generations_remote;
 pub(crate) mod http_peer;
+mod limits;
 mod nonsense;
 mod patience;
 mod remote;
 mod scrubbing;
+mod supervision;
 
 const PEER: &str = include_str!("tests/peer.py");
 const NAME: &str = "peer";
@@ -36,6 +43,7 @@ pub(crate) fn server(transport: Transport) -> McpServer {
         startup_timeout: Duration::from_secs(40),
         required: false,
         protocol: lf_core::project::Protocol::Auto,
+        elicitation: Default::default(),
     }
 }
 
@@ -46,6 +54,8 @@ fn stdio(command: &str, args: &[&str]) -> McpServer {
         env: Vec::new(),
         inherit_env: Vec::new(),
         cwd: PathBuf::from("/"),
+        limits: Default::default(),
+        pin: None,
     }))
 }
 
@@ -90,7 +100,7 @@ async fn call_with(
     progress: &(dyn Fn(ToolProgress) + Send + Sync),
 ) -> Result<ToolOutput, ToolError> {
     let tool = ToolRef { server: NAME.into(), name: name.into() };
-    tools.call(&tool, arguments.as_object().unwrap(), progress).await
+    tools.call(&tool, arguments.as_object().unwrap(), &progress).await
 }
 
 pub(crate) fn text(result: Result<ToolOutput, ToolError>) -> String {

@@ -23,6 +23,8 @@ async fn a_daemon_that_forked_twice_is_gone_after_the_last_server_is_stopped() {
             env: Vec::new(),
             inherit_env: Vec::new(),
             cwd: PathBuf::from("/"),
+            limits: Default::default(),
+            pin: None,
         }),
         tools: ToolFilter::default(),
         timeout: Duration::from_secs(5),
@@ -30,6 +32,7 @@ async fn a_daemon_that_forked_twice_is_gone_after_the_last_server_is_stopped() {
         startup_timeout: Duration::from_secs(20),
         required: false,
         protocol: lf_core::project::Protocol::Auto,
+        elicitation: Default::default(),
     };
     let program = std::env::current_exe().unwrap();
     let pool = SessionPool::new(PoolOptions::new(std::env::vars().collect(), program));

@@ -54,17 +54,34 @@ impl Client {
     /// # Errors
     /// When TLS cannot be set up.
     pub fn new(timeouts: Timeouts) -> Result<Self, ModelError> {
-        let inner = reqwest::Client::builder()
-            .connect_timeout(timeouts.connect)
-            .tcp_nodelay(true)
-            .pool_idle_timeout(Duration::from_secs(60))
-            // a redirected POST would carry the key to another host
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("lf/", env!("CARGO_PKG_VERSION")))
-            .build()
+        Self::trusting(timeouts, &[])
+    }
+
+    /// As [`Self::new`], and these certificates, in DER, are of authorities that are trusted besides the system's.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn trusting(timeouts: Timeouts, roots: &[Vec<u8>]) -> Result<Self, ModelError> {
+        let roots: Vec<_> =
+            roots.iter().filter_map(|root| reqwest::Certificate::from_der(root).ok()).collect();
+        let built = builder(&timeouts).tls_certs_merge(roots.clone()).build();
+        // A system without any certificates still reaches what is not encrypted, or what was named.
+        let built = built.or_else(|_| builder(&timeouts).tls_certs_only(roots).build());
+        let built = built.or_else(|_| builder(&timeouts).tls_certs_only([]).build());
+        let inner = built
             .map_err(|error| ModelError::Unsupported(format!("the HTTP client cannot start: {error}")))?;
         Ok(Self { inner, timeouts, tools: Arc::default(), refused: Arc::default() })
     }
+}
+
+fn builder(timeouts: &Timeouts) -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .connect_timeout(timeouts.connect)
+        .tcp_nodelay(true)
+        .pool_idle_timeout(Duration::from_secs(60))
+        // a redirected POST would carry the key to another host
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("lf/", env!("CARGO_PKG_VERSION")))
 }
 
 /// Largest answer that is not streamed, and largest error body that is read.
@@ -82,7 +99,7 @@ pub(crate) async fn whole_body(
             if body.len() + chunk.len() > BODY_LIMIT {
                 return Err(ModelError::Garbled {
                     url: url.to_owned(),
-                    expected: "answer of at most 16 MiB",
+                    expected: "answer of at most 16 MiB".into(),
                     found: format!("more than {BODY_LIMIT} bytes"),
                 });
             }
@@ -90,7 +107,7 @@ pub(crate) async fn whole_body(
         }
         Ok(body)
     };
-    let timeout = || ModelError::Timeout { url: url.to_owned(), what: "finish its answer", limit };
+    let timeout = || ModelError::Timeout { url: url.to_owned(), what: "finish its answer".into(), limit };
     tokio::time::timeout(limit, read).await.unwrap_or_else(|_| Err(timeout()))
 }
 
@@ -103,7 +120,7 @@ pub(crate) async fn next_chunk(
 ) -> Result<Option<Bytes>, ModelError> {
     match tokio::time::timeout(limit, response.chunk()).await {
         Ok(chunk) => chunk.map_err(|error| broken(url, &error)),
-        Err(_) => Err(ModelError::Timeout { url: url.to_owned(), what, limit }),
+        Err(_) => Err(ModelError::Timeout { url: url.to_owned(), what: what.into(), limit }),
     }
 }
 
@@ -119,7 +136,7 @@ pub(crate) fn reason(error: &reqwest::Error) -> String {
 fn broken(url: &str, error: &reqwest::Error) -> ModelError {
     ModelError::Garbled {
         url: url.to_owned(),
-        expected: "complete answer",
+        expected: "complete answer".into(),
         found: format!("a connection that broke off ({})", reason(error)),
     }
 }

@@ -248,7 +248,7 @@ impl Ask {
             Err(_) => {
                 return Err(ModelError::Timeout {
                     url: self.endpoint.shown.to_string(),
-                    what: "begin its answer",
+                    what: "begin its answer".into(),
                     limit,
                 });
             }
@@ -269,7 +269,7 @@ impl Ask {
     fn endless(&self) -> ModelError {
         ModelError::Garbled {
             url: self.endpoint.shown.to_string(),
-            expected: "answer of at most 64 MiB",
+            expected: "answer of at most 64 MiB".into(),
             found: format!("more than {ANSWER_LIMIT} bytes"),
         }
     }

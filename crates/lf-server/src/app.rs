@@ -13,6 +13,7 @@ use lf_core::project::Disabled;
 use lf_core::{Model, ModelError, Project};
 use lf_mcp::{ProjectTools, SessionPool};
 use lf_models::circuit::Circuits;
+use lf_store::Store;
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
@@ -20,6 +21,7 @@ pub use crate::app::approvals::Command;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
 use crate::app::projects::Projects;
 use crate::driver::Resumes;
+use crate::memory::Memory;
 use crate::responses::Responses;
 
 /// A model that may ask this daemon may ask itself: each level is a turn that waits for the next.
@@ -32,6 +34,8 @@ pub struct App {
     pub(crate) resumes: Resumes,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) responses: Responses,
+    /// Or why there is none.
+    pub(crate) memory: Result<Arc<Memory>, String>,
     /// Turns that models of this daemon ask it for at the same time.
     pub(crate) nested: Semaphore,
     projects: Projects,
@@ -51,6 +55,10 @@ pub struct Parts {
     pub loader: Loader,
     pub pool: SessionPool,
     pub timeouts: lf_models::Timeouts,
+    /// Certificates, in DER, of authorities that model APIs are trusted with besides the system's.
+    pub roots: Vec<Vec<u8>>,
+    /// Where conversations are kept, or why they are not.
+    pub store: Result<Store, String>,
 }
 
 /// Why a request cannot become a turn: one variant per status.
@@ -70,6 +78,11 @@ pub enum Refusal {
     BadRequest { message: String, param: Option<String> },
     #[error("MCP server `{server}` is required and not available: {reason}")]
     RequiredServerDown { server: String, reason: String },
+    /// What is said cannot be kept.
+    #[error("conversations cannot be kept now: {reason}")]
+    NoMemory { reason: String },
+    #[error("there is no conversation `{0}`")]
+    UnknownConversation(String),
     #[error(transparent)]
     Model(#[from] ModelError),
 }
@@ -88,10 +101,11 @@ impl App {
         let projects = Projects::new(parts.project, parts.data_dir, parts.loader, parts.pool.clone());
         Ok(Self {
             pool: parts.pool,
-            client: lf_models::Client::new(parts.timeouts)?,
+            client: lf_models::Client::trusting(parts.timeouts, &parts.roots)?,
             resumes: Resumes::new(),
             circuits: Arc::default(),
             responses: Responses::new(),
+            memory: parts.store.map(|store| Arc::new(Memory::new(store))),
             nested: Semaphore::new(NESTED),
             projects,
             seen_tools: Mutex::default(),
@@ -120,13 +134,6 @@ impl App {
     /// [`Refusal::UnknownProject`] and [`Refusal::BrokenProject`]
     pub async fn find_project(&self, namespace: &str, name: &str) -> Result<Arc<Project>, Refusal> {
         self.projects.find(namespace, name).await
-    }
-
-    /// The main project and the stored ones.
-    pub(crate) async fn projects(&self) -> Vec<Arc<Project>> {
-        let mut projects: Vec<_> = self.projects.main().into_iter().cloned().collect();
-        projects.extend(self.projects.stored().await);
-        projects
     }
 
     /// The projects of one namespace, or of all, with the one that the program was started in.

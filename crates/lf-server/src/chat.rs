@@ -9,11 +9,12 @@ use lf_core::message::{Prose, Role};
 use lf_core::model::ChatRequest;
 use lf_core::project::InlineTool;
 use lf_core::text_calls::{self, TextFormat};
+use lf_core::tool::Person;
 use lf_core::tool_set::Target;
-use lf_core::turn::{Done, Setup, StandIn, answer_in_order, check_answers, put_back, start};
+use lf_core::turn::{Course, Done, Setup, StandIn, answer_in_order, check_answers, put_back};
 use lf_core::{
-    Catalogue, ChatEvent, Content, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolResult,
-    ToolSet, ToolSource,
+    Catalogue, ChatEvent, Content, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolRef,
+    ToolResult, ToolSet, ToolSource,
 };
 use lf_models::Otherwise;
 use serde_json::{Map, Value};
@@ -32,8 +33,22 @@ pub(crate) struct Conversation {
     pub unkept: usize,
     /// The most calls that are run for this request.
     pub calls_left: Option<u64>,
+    /// Who is asked what servers ask in the middle of calls.
+    pub person: Option<Arc<dyn Person>>,
+    /// The tools that were chosen for it, of those that the model may use.
+    pub tools: Option<Vec<ToolRef>>,
     /// Takes the conversation after a turn that did not fail.
     pub keep: Option<Box<dyn FnOnce(Vec<Message>) + Send>>,
+}
+
+/// A turn that can begin.
+pub(crate) struct Prepared {
+    pub setup: Setup,
+    /// The conversation up to here, without the project's prompts.
+    pub given: Vec<Message>,
+    pub notices: Vec<String>,
+    pub upstreams: Upstreams,
+    pub tools: Arc<dyn ToolSource>,
 }
 
 impl App {
@@ -50,13 +65,57 @@ impl App {
         self.chat_on(scope, request, Conversation::default()).await
     }
 
+    /// The same with a person at hand, who is asked what servers ask in the middle of calls. The turn's time stands still
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`Refusal`], one variant per status.
+    pub async fn chat_with(
+        &self,
+        scope: Option<&Arc<Project>>,
+        request: ChatRequest,
+        person: Option<Arc<dyn Person>>,
+    ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
+        self.chat_on(scope, request, Conversation { person, ..Conversation::default() }).await
+    }
+
     /// The same in a conversation that this program keeps.
     pub(crate) async fn chat_on(
         &self,
         scope: Option<&Arc<Project>>,
         request: ChatRequest,
-        conversation: Conversation,
+        mut conversation: Conversation,
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
+        let keep = conversation.keep.take();
+        let person = conversation.person.take();
+        let Prepared { setup, given, notices, upstreams, tools } =
+            self.prepare(scope, request, conversation).await?;
+        let kept = keep.map(|keep| (keep, given));
+        let turn_timeout = setup.limits.turn_timeout;
+        let mut events = Vec::new();
+        let course = Course::new(setup, &mut events);
+        events.extend(notices.into_iter().map(ChatEvent::Notice));
+        let resumes = self.resumes.clone();
+        let remember = Box::new(move |done: Done| {
+            if let Some((keep, mut messages)) = kept.filter(|_| !done.said.is_empty()) {
+                messages.extend(done.said.iter().cloned());
+                keep(messages);
+            }
+            if let Some(resume) = done.resume {
+                resumes.remember(resume);
+            }
+        });
+        let with = Drive { upstreams, tools, turn_timeout, person, journal: None, stop: None, remember };
+        Ok(drive(course, events, with))
+    }
+
+    /// All that a turn needs, before anything of it happens.
+    pub(crate) async fn prepare(
+        &self,
+        scope: Option<&Arc<Project>>,
+        request: ChatRequest,
+        conversation: Conversation,
+    ) -> Result<Prepared, Refusal> {
         let (project, model) = self.find_model(scope, request.model.as_deref()).await?;
         // clients look for the very name that they sent
         let called = request.model.clone().filter(|name| !name.is_empty());
@@ -64,22 +123,24 @@ impl App {
         let otherwise = if model.fallback.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
         let provider = lf_models::provider(&model, &self.client, otherwise)?;
         let tools = self.tools_of(&project, &model);
-        let catalogue = tools.list(&model.servers).await;
+        let mut catalogue = tools.list(&model.servers).await;
         if let Some(down) = catalogue.down.iter().find(|down| down.required) {
             return Err(Refusal::RequiredServerDown {
                 server: down.server.clone(),
                 reason: down.reason.clone(),
             });
         }
+        if let Some(chosen) = &conversation.tools {
+            catalogue.tools.retain(|tool| chosen.contains(&tool.id));
+        }
         let inline = inline_tools(&model, &request.variables)?;
         let set = ToolSet::new(&catalogue, &inline, &request.tools);
         self.log_tools(&project, &model, &catalogue, &set);
         let others = self.stand_ins(&project, &model, &catalogue, &inline, &request);
         let tool_choice = tool_choice(request.tool_choice, &set)?;
-        let given = self.given(request.messages, &conversation)?;
-        let (unkept, calls_left) = (conversation.unkept, conversation.calls_left);
-        let kept = conversation.keep.map(|keep| (keep, given[unkept.min(given.len())..].to_vec()));
-        let mut messages = prompted(&project, &model, given, &request.variables)?;
+        let all = self.given(request.messages, &conversation)?;
+        let given = all[conversation.unkept.min(all.len())..].to_vec();
+        let mut messages = prompted(&project, &model, all, &request.variables)?;
         set.expose_history(&mut messages);
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
@@ -95,27 +156,14 @@ impl App {
             strategy: model.strategy,
             text_formats: text_formats(&model),
             limits: model.limits.clone(),
-            calls_left,
+            calls_left: conversation.calls_left,
         };
-        let mut events = Vec::new();
-        let ask = start(setup, &mut events);
-        for down in &catalogue.down {
-            events.push(ChatEvent::Notice(format!("MCP server `{}` is down: {}", down.server, down.reason)));
-        }
-        let resumes = self.resumes.clone();
-        let remember = Box::new(move |done: Done| {
-            if let Some((keep, mut messages)) = kept.filter(|_| !done.said.is_empty()) {
-                messages.extend(done.said.iter().cloned());
-                keep(messages);
-            }
-            if let Some(resume) = done.resume {
-                resumes.remember(resume);
-            }
-        });
-        let turn_timeout = model.limits.turn_timeout;
+        let down = catalogue.down.iter();
+        let notices =
+            down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
         let asked = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(asked, others, self.circuits.clone());
-        Ok(drive(events, ask, Drive { upstreams, tools, turn_timeout, remember }))
+        Ok(Prepared { setup, given, notices, upstreams, tools })
     }
 
     /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
@@ -146,7 +194,11 @@ impl App {
                         parameters: parameters(model, request.parameters.clone()),
                         strategy: model.strategy,
                         text_formats: text_formats(model),
-                        sealed: if model.base_url == asked.base_url { &[] } else { &SEALED },
+                        sealed: if model.base_url == asked.base_url {
+                            Vec::new()
+                        } else {
+                            vec![SEALED.to_owned()]
+                        },
                     }),
                 }),
                 Err(error) => {
@@ -234,7 +286,7 @@ fn prompted(
 }
 
 /// Reasoning sealed by one Responses upstream is refused by any other.
-const SEALED: [&str; 1] = [lf_dialects::openai_responses::RESPONSES_ONLY];
+const SEALED: &str = lf_dialects::openai_responses::RESPONSES_ONLY;
 
 /// What of the tools at hand another model may use, too.
 fn permitted(catalogue: &Catalogue, model: &Model) -> Catalogue {

@@ -1,22 +1,28 @@
 //! The driver: the one loop of a turn. It polls the step, does what the step asks for, and yields events.
 
+mod attending;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_stream::stream;
 use futures_core::Stream;
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use futures_util::stream::FuturesUnordered;
 use lf_core::message::ToolCall;
-use lf_core::tool::ToolProgress;
-use lf_core::turn::{AskModel, Done, Planned, Rescue, Resume, RunTools, Step};
-use lf_core::{ChatEvent, ModelError, ToolError, ToolOutput, ToolRef, ToolSource};
+use lf_core::tool::{Attendant, Person};
+use lf_core::turn::{Course, Done, Entry, Planned, Resume, RunTools, Step, Taken};
+use lf_core::{
+    ChatEvent, DeltaStream, Journal, JournalError, ModelDelta, ModelError, ToolError, ToolOutput, ToolRef, ToolSource,
+};
 use tokio::sync::mpsc;
-use tokio::time::{Instant as Deadline, timeout_at};
+use tokio::time::timeout_at;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::failover::Upstreams;
+use attending::{Attending, Clock};
 
 /// Progress reports that wait for a slow client; more are dropped, because only the latest matters.
 const PROGRESS_BUFFER: usize = 64;
@@ -25,184 +31,279 @@ const PROGRESS_BUFFER: usize = 64;
 pub(crate) struct Drive {
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    /// Stands still while the person is asked.
     pub turn_timeout: Duration,
+    /// Who is asked what servers ask in the middle of calls.
+    pub person: Option<Arc<dyn Person>>,
+    /// Where what happens is kept before it is acted on or shown.
+    pub journal: Option<Box<dyn Journal>>,
+    /// Ends the turn where it is, for a person who wants no more of it.
+    pub stop: Option<CancellationToken>,
     /// Keeps what the client may come back for.
     pub remember: Box<dyn FnOnce(Done) + Send>,
 }
 
 /// Drives a turn to its end. Dropping the stream cancels the model's request and every running tool.
 pub(crate) fn drive(
-    mut events: Vec<ChatEvent>,
-    ask: AskModel,
-    mut drive: Drive,
+    course: Course,
+    events: Vec<ChatEvent>,
+    drive: Drive,
 ) -> impl Stream<Item = ChatEvent> + Send + 'static {
+    let Drive { mut upstreams, tools, turn_timeout, person, journal, stop, remember } = drive;
+    let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();
-        let deadline = Deadline::now() + drive.turn_timeout;
-        let mut step = Step::AskModel(ask);
-        let done = loop {
-            // a client that has seen the last event may be gone: what has to be remembered comes first
-            step = match step {
-                Step::Done(done) => break Some(done),
-                step => step,
-            };
-            for event in events.drain(..) {
-                yield event;
-            }
-            step = match step {
-                Step::AskModel(mut ask) => {
-                    drive.upstreams.begin(&mut ask, &mut events);
-                    let mut answer = drive.upstreams.ask(&ask.request());
-                    let failed = loop {
-                        match timeout_at(deadline, answer.next()).await {
-                            Ok(Some(Ok(delta))) => {
-                                drive.upstreams.answered();
-                                ask.push(delta, &mut events);
-                                for event in events.drain(..) {
-                                    yield event;
-                                }
+        let clock = Clock::new(turn_timeout);
+        let mut turn = Told { course, events, journal };
+        loop {
+            match turn.course.step() {
+                Step::Done(_) => break,
+                Step::AskModel(_) => {
+                    if upstreams.is_failing() {
+                        turn.take_another(&mut upstreams);
+                    }
+                    let mut answer = turn.ask(&mut upstreams);
+                    while let Some(open) = &mut answer {
+                        for event in turn.told().await {
+                            yield event;
+                        }
+                        let next = tokio::select! {
+                            biased;
+                            () = stop.cancelled() => {
+                                turn.take(Entry::Stopped);
+                                break;
                             }
-                            Ok(Some(Err(error))) => match other_way(&mut drive.upstreams, &error, &mut ask, &mut events) {
-                                Otherwise::Ask => answer = drive.upstreams.ask(&ask.request()),
-                                Otherwise::Answered => break None,
-                                Otherwise::Failed => break Some(error),
+                            next = timeout_at(clock.end(), open.next()) => next,
+                        };
+                        match next {
+                            Ok(Some(Ok(delta))) => {
+                                upstreams.answered();
+                                turn.take(Entry::Delta(delta));
+                                turn.take_ready(open);
+                            }
+                            Ok(Some(Err(error))) => answer = turn.other_way(error, &mut upstreams),
+                            Ok(None) => {
+                                turn.take(Entry::Answered);
+                                answer = None;
+                            }
+                            Err(_) => {
+                                turn.take(Entry::Failed(too_long(&upstreams, turn_timeout)));
+                                answer = None;
+                            }
+                        }
+                    }
+                }
+                Step::RunTools(run) => {
+                    let parallel = run.parallel();
+                    let mut waiting = runnable(run).into_iter();
+                    let (reports, mut reported) = mpsc::channel(PROGRESS_BUFFER);
+                    let attending = Attending::new(reports, person.clone(), clock.clone());
+                    let mut running = FuturesUnordered::new();
+                    let last = loop {
+                        while running.len() < parallel {
+                            let Some((call, made, tool)) = waiting.next() else { break };
+                            turn.take(Entry::Running { call });
+                            running.push(run_call(tools.clone(), call, made, tool, attending.clone()));
+                        }
+                        // a call begins with its first poll: after this
+                        for event in turn.told().await {
+                            yield event;
+                        }
+                        if turn.is_over() {
+                            break None;
+                        }
+                        tokio::select! {
+                            biased;
+                            Some(event) = reported.recv() => match event {
+                                ChatEvent::Notice(text) => {
+                                    turn.take(Entry::Notice(text));
+                                }
+                                // only the latest matters: it is shown and not kept
+                                event => yield event,
                             },
-                            Ok(None) => break None,
-                            Err(_) => break Some(too_long(&drive)),
+                            () = stop.cancelled() => break Some(Entry::Stopped),
+                            settled = running.next() => match settled {
+                                Some(settled) => {
+                                    turn.take(settled);
+                                }
+                                None => break Some(Entry::Ran),
+                            },
+                            () = clock.over() => {
+                                break Some(Entry::Failed(too_long(&upstreams, turn_timeout)));
+                            }
                         }
                     };
-                    match failed {
-                        None => ask.finish(&mut events),
-                        Some(error) => Step::Done(ask.fail(error, &mut events)),
+                    if let Some(last) = last {
+                        turn.take(last);
                     }
                 }
-                Step::RunTools(mut run) => {
-                    run.answered(&mut events);
-                    for event in events.drain(..) {
-                        yield event;
-                    }
-                    let mut late = false;
-                    {
-                        let calls = runnable(&run);
-                        let (reports, mut progress) = mpsc::channel(PROGRESS_BUFFER);
-                        let mut waiting = calls.into_iter();
-                        let mut running = FuturesUnordered::new();
-                        loop {
-                            while running.len() < run.parallel() {
-                                let Some((index, call, tool)) = waiting.next() else { break };
-                                running.push(run_call(drive.tools.clone(), index, call, tool, reports.clone()));
-                            }
-                            tokio::select! {
-                                biased;
-                                Some((call_id, progress)) = progress.recv() => {
-                                    yield ChatEvent::CallProgress { call_id, progress };
-                                }
-                                settled = timeout_at(deadline, running.next()) => match settled {
-                                    Ok(Some((index, outcome, elapsed))) => {
-                                        run.settle(index, outcome, elapsed, &mut events);
-                                        for event in events.drain(..) {
-                                            yield event;
-                                        }
-                                    }
-                                    Ok(None) => break,
-                                    Err(_) => {
-                                        late = true;
-                                        break;
-                                    }
-                                },
-                            }
-                        }
-                    }
-                    if late {
-                        events.push(ChatEvent::Failed(too_long(&drive)));
-                        break None;
-                    }
-                    run.finish(&mut events)
-                }
-                Step::Done(done) => break Some(done),
-            };
-        };
-        for event in &events {
-            log_end(drive.upstreams.name(), event, started.elapsed());
+            }
         }
-        if let Some(done) = done {
-            (drive.remember)(done);
+        // a client that has seen the last event may be gone: what has to be remembered comes first
+        turn.keep().await;
+        for event in &turn.events {
+            log_end(upstreams.name(), event, started.elapsed());
         }
-        for event in events.drain(..) {
+        let Told { course, events, .. } = turn;
+        if let Ok(done) = course.into_done() {
+            remember(done);
+        }
+        for event in events {
             yield event;
         }
     }
 }
 
-enum Otherwise {
-    Ask,
-    Answered,
-    Failed,
+/// A turn that is told what happens to it, after its journal was.
+struct Told {
+    course: Course,
+    /// Not yet shown.
+    events: Vec<ChatEvent>,
+    journal: Option<Box<dyn Journal>>,
 }
 
-/// What can be done instead when an ask fails.
-fn other_way(
-    upstreams: &mut Upstreams,
-    error: &ModelError,
-    ask: &mut AskModel,
-    events: &mut Vec<ChatEvent>,
-) -> Otherwise {
-    let model = upstreams.name();
-    if ask.switch_to_prompt(error) {
-        info!(model, "the upstream has no native tools; telling them in the prompt");
-        return Otherwise::Ask;
-    }
-    match ask.rescue(error, events) {
-        Rescue::Answered => {
-            info!(model, "the upstream could not read the model's calls; they are read from its error");
-            return Otherwise::Answered;
+impl Told {
+    fn take(&mut self, entry: Entry) -> Taken {
+        if let Some(journal) = &mut self.journal {
+            journal.append(&entry);
         }
-        Rescue::AskAgain => {
-            info!(model, "the model wrote a call that could not be read; asking it again");
-            return Otherwise::Ask;
-        }
-        Rescue::Nothing => {}
+        self.course.take(entry, &mut self.events).unwrap_or_else(|error| {
+            tracing::error!(%error, "the driver and the turn do not agree");
+            Taken::Nothing
+        })
     }
-    match upstreams.fall_back(error, ask, events) {
-        true => Otherwise::Ask,
-        false => Otherwise::Failed,
+
+    /// What else of the answer is there already, so that it is kept and shown in one go.
+    fn take_ready(&mut self, answer: &mut Answer) {
+        while self.journal.is_some() && answer.held.is_none() {
+            match answer.deltas.next().now_or_never() {
+                Some(Some(Ok(delta))) => {
+                    self.take(Entry::Delta(delta));
+                }
+                Some(end) => answer.held = Some(end),
+                None => return,
+            }
+        }
+    }
+
+    /// What clients may see by now.
+    async fn told(&mut self) -> Vec<ChatEvent> {
+        if !self.keep().await {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    /// Makes sure that what happened is kept. False when it is not: then the turn is over and says so.
+    async fn keep(&mut self) -> bool {
+        let Some(journal) = &mut self.journal else { return true };
+        let Err(error) = journal.flush().await else { return true };
+        self.journal = None;
+        // nothing that is not kept is shown
+        self.events.clear();
+        if !self.is_over() {
+            let _ = self.course.take(Entry::Failed(unkept(&error)), &mut self.events);
+        }
+        false
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.course.step(), Step::Done(_))
+    }
+
+    fn ask(&self, upstreams: &mut Upstreams) -> Option<Answer> {
+        match self.course.step() {
+            Step::AskModel(ask) => Some(Answer { deltas: upstreams.ask(&ask.request()), held: None }),
+            _ => None,
+        }
+    }
+
+    /// What can be done instead when an ask fails.
+    fn other_way(&mut self, error: ModelError, upstreams: &mut Upstreams) -> Option<Answer> {
+        match self.take(Entry::Refused(error.clone())) {
+            Taken::AsksAgain => {
+                info!(model = upstreams.name(), %error, "asking in another way");
+                return self.ask(upstreams);
+            }
+            Taken::GoesOn => return None,
+            Taken::Nothing => {}
+        }
+        if upstreams.failed(&error) && self.take_another(upstreams) {
+            return self.ask(upstreams);
+        }
+        self.take(Entry::Failed(error));
+        None
+    }
+
+    /// Whether another model answers from here on.
+    fn take_another(&mut self, upstreams: &mut Upstreams) -> bool {
+        while let Some(stand_in) = upstreams.candidate() {
+            if self.take(Entry::StoodIn(Box::new(stand_in))) == Taken::AsksAgain {
+                upstreams.take_over();
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// A model's answer as it comes.
+struct Answer {
+    deltas: DeltaStream,
+    /// What was read ahead.
+    held: Option<Option<Result<ModelDelta, ModelError>>>,
+}
+
+impl Answer {
+    async fn next(&mut self) -> Option<Result<ModelDelta, ModelError>> {
+        match self.held.take() {
+            Some(held) => held,
+            None => self.deltas.next().await,
+        }
+    }
+}
+
+/// A turn whose journal cannot be written must not go on.
+fn unkept(error: &JournalError) -> ModelError {
+    tracing::error!(%error, "the turn cannot be kept and is stopped");
+    ModelError::Failed {
+        url: "the journal of this daemon".to_owned(),
+        status: 503,
+        message: error.to_string(),
+        retry_after: None,
     }
 }
 
 fn runnable(run: &RunTools) -> Vec<(usize, ToolCall, ToolRef)> {
-    let calls = run.calls().iter().enumerate();
-    calls
-        .filter_map(|(index, planned)| match &planned.plan {
-            Planned::Run(tool) => Some((index, planned.call.clone(), tool.clone())),
-            _ => None,
-        })
-        .collect()
+    let open = run.open();
+    open.filter_map(|(index, planned, _)| match &planned.plan {
+        Planned::Run(tool) => Some((index, planned.call.clone(), tool.clone())),
+        _ => None,
+    })
+    .collect()
 }
 
-fn too_long(drive: &Drive) -> ModelError {
+fn too_long(upstreams: &Upstreams, limit: Duration) -> ModelError {
     ModelError::Timeout {
-        url: format!("the turn of model `{}`", drive.upstreams.name()),
-        what: "come to its end",
-        limit: drive.turn_timeout,
+        url: format!("the turn of model `{}`", upstreams.name()),
+        what: "come to its end".into(),
+        limit,
     }
 }
 
-/// One call of a turn.
+/// One call of a turn, and what came of it.
 async fn run_call(
     tools: Arc<dyn ToolSource>,
     index: usize,
     call: ToolCall,
     tool: ToolRef,
-    reports: mpsc::Sender<(String, ToolProgress)>,
-) -> (usize, Result<ToolOutput, ToolError>, Duration) {
+    attending: Attending,
+) -> Entry {
     let empty = serde_json::Map::new();
-    let report = |progress: ToolProgress| {
-        // a full buffer means that the client is slower than the tool: the next report replaces this one
-        let _ = reports.try_send((call.id.clone(), progress));
-    };
+    let attendant = attending.call(&call.id);
     let arguments = call.arguments.value().unwrap_or(&empty);
-    let (outcome, elapsed) = execute_tool(&*tools, &tool, &call.id, arguments, &report).await;
-    (index, outcome, elapsed)
+    let (outcome, elapsed) = execute_tool(&*tools, &tool, &call.id, arguments, &attendant).await;
+    Entry::Settled { call: index, outcome, elapsed }
 }
 
 /// The one place where a tool is run, for a turn and for a client of `/mcp`. What may be called at all was decided
@@ -212,11 +313,11 @@ pub(crate) async fn execute_tool(
     tool: &ToolRef,
     call_id: &str,
     arguments: &serde_json::Map<String, serde_json::Value>,
-    report: &(dyn Fn(ToolProgress) + Send + Sync),
+    attendant: &dyn Attendant,
 ) -> (Result<ToolOutput, ToolError>, Duration) {
     let started = Instant::now();
     info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
-    let outcome = tools.call(tool, arguments, report).await;
+    let outcome = tools.call(tool, arguments, attendant).await;
     let elapsed = started.elapsed();
     let said = match &outcome {
         Ok(output) if !output.is_error => "Tool execution successful",

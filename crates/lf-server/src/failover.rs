@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lf_core::turn::{AskModel, StandIn};
-use lf_core::{ChatEvent, DeltaStream, Model, ModelError, ModelProvider, ModelRequest};
+use lf_core::turn::StandIn;
+use lf_core::{DeltaStream, Model, ModelError, ModelProvider, ModelRequest};
 use lf_models::circuit::Circuits;
 use tracing::warn;
 
@@ -26,6 +26,8 @@ impl Upstream {
 /// The models of one turn, the one that answers first.
 pub(crate) struct Upstreams {
     now: Upstream,
+    /// The candidate that the turn has not yet taken.
+    next: Option<Upstream>,
     /// In reverse order: the next one is the last.
     others: Vec<Upstream>,
     circuits: Arc<Circuits>,
@@ -36,7 +38,7 @@ pub(crate) struct Upstreams {
 impl Upstreams {
     pub(crate) fn new(first: Upstream, mut others: Vec<Upstream>, circuits: Arc<Circuits>) -> Self {
         others.reverse();
-        Self { now: first, others, circuits, answered: false }
+        Self { now: first, next: None, others, circuits, answered: false }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -48,14 +50,13 @@ impl Upstreams {
         self.now.provider.stream(request)
     }
 
-    /// Passes over models that have been failing, as long as there is another.
-    pub(crate) fn begin(&mut self, ask: &mut AskModel, events: &mut Vec<ChatEvent>) {
-        while !self.others.is_empty() && !self.circuits.permits(&self.now.circuit(), Instant::now()) {
+    /// Whether this model has been failing lately, and there is another.
+    pub(crate) fn is_failing(&self) -> bool {
+        let failing = !self.others.is_empty() && !self.circuits.permits(&self.now.circuit(), Instant::now());
+        if failing {
             warn!(model = self.name(), "this model has been failing; another is asked in its place");
-            if !self.take_next(ask, events) {
-                return;
-            }
         }
+        failing
     }
 
     /// A piece of the answer has come.
@@ -65,35 +66,35 @@ impl Upstreams {
         }
     }
 
-    /// Whether another model takes over after this error.
-    pub(crate) fn fall_back(
-        &mut self,
-        error: &ModelError,
-        ask: &mut AskModel,
-        events: &mut Vec<ChatEvent>,
-    ) -> bool {
+    /// Whether another model may do better after this error.
+    pub(crate) fn failed(&mut self, error: &ModelError) -> bool {
         if self.answered || !is_the_upstreams_fault(error) {
             return false;
         }
         self.circuits.failed(&self.now.circuit(), Instant::now());
-        let failed = self.name().to_owned();
-        if !self.take_next(ask, events) {
-            return false;
+        if !self.others.is_empty() {
+            warn!(model = self.name(), %error, "the model failed; another is asked in its place");
         }
-        warn!(model = failed, %error, by = self.name(), "the model failed; another is asked in its place");
         true
     }
 
-    fn take_next(&mut self, ask: &mut AskModel, events: &mut Vec<ChatEvent>) -> bool {
+    /// The next model that may take over; it does with [`Self::take_over`].
+    pub(crate) fn candidate(&mut self) -> Option<StandIn> {
         while let Some(mut next) = self.others.pop() {
             let open = !self.others.is_empty() && !self.circuits.permits(&next.circuit(), Instant::now());
-            let taken = !open && next.stand_in.take().is_some_and(|stand_in| ask.stand_in(stand_in, events));
-            if taken {
-                self.now = next;
-                return true;
+            if let Some(stand_in) = next.stand_in.take().filter(|_| !open) {
+                self.next = Some(next);
+                return Some(stand_in);
             }
         }
-        false
+        None
+    }
+
+    /// The candidate fits the turn.
+    pub(crate) fn take_over(&mut self) {
+        if let Some(next) = self.next.take() {
+            self.now = next;
+        }
     }
 }
 

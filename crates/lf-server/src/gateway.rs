@@ -1,41 +1,46 @@
-//! What the daemon offers to MCP clients: the tools of a project, of a model or of one server; and, at `/mcp` itself,
-//! the daemon's own.
+//! What the daemon offers to MCP clients: the servers of a project or of a model, merged; one server, passed through;
+//! and, at `/mcp` itself, the daemon's own tools.
 
+mod merged;
+mod naming;
+mod one;
 mod own;
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use lf_core::project::Transport;
-use lf_core::tool::{BoxFuture, Tool, ToolProgress};
-use lf_core::tool_set::{Target, fit_name};
-use lf_core::{Catalogue, McpServer, Project, ToolError, ToolOutput, ToolRef, ToolSet, ToolSource as _};
-use lf_mcp::ProjectTools;
-use lf_mcp::endpoint::{Offer, Offered, Refused};
-use serde_json::{Map, Value, json};
+use futures_util::StreamExt as _;
+use futures_util::stream::{BoxStream, unfold};
+use lf_core::project::{Disabled, Transport};
+use lf_core::tool::BoxFuture;
+use lf_core::{McpServer, Project};
+use lf_mcp::SessionPool;
+use lf_mcp::endpoint::{Caller, Channel, List, News, Offer, Refused, Request, Watch};
+use serde_json::{Map, Value};
+use tokio::sync::broadcast::error::RecvError;
 use url::{Host, Url};
 
 use crate::app::{App, Refusal};
-use crate::driver::execute_tool;
+use merged::Merged;
+use one::One;
 pub(crate) use own::Own;
 
-/// Key of `_meta` in `tools/list`: how each server fared, by name.
-const OUTCOMES: &str = "io.lf/outcomes";
-/// An exposed name begins with so many characters of what was wanted, whatever became of the rest.
-const KEPT: usize = 55;
-
-/// Which tools of a project are offered.
+/// Which servers of a project are offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Offering {
-    /// Those of every server, as `server__tool`.
+    /// All, merged: what they have is named `server__name`.
     All,
-    /// Those this model may use, under the names that it is shown.
+    /// Those this model may use, merged, with their tools under the names that it is shown.
     Model(String),
-    /// Those of one server, under its own names.
+    /// One, under its own names.
     Server(String),
 }
 
-/// The tools of a project. The project is looked up for each request, so that a changed file counts.
-pub struct Gateway {
+/// Servers of a project. The project is looked up for each request, so that a changed file counts.
+#[derive(Clone)]
+pub struct Gateway(Arc<Inner>);
+
+struct Inner {
     app: Arc<App>,
     /// Namespace and name.
     project: (String, String),
@@ -43,6 +48,11 @@ pub struct Gateway {
     /// The Host under which this daemon asks itself; servers at it are left out, because each would ask for the others.
     asks_itself_at: Option<String>,
 }
+
+/// A server of the project: as it is reached, or why it is not.
+type Server = (String, Result<Arc<McpServer>, Disabled>);
+
+type Outcome<T> = Result<T, Refused>;
 
 impl Gateway {
     /// # Errors
@@ -54,18 +64,19 @@ impl Gateway {
         asks_itself_at: Option<String>,
     ) -> Result<Self, Refusal> {
         let project = (namespace.to_owned(), name.to_owned());
-        let gateway = Self { app, project, offering, asks_itself_at };
-        gateway.servers().await?;
+        let gateway = Self(Arc::new(Inner { app, project, offering, asks_itself_at }));
+        gateway.names().await?;
         Ok(gateway)
     }
 
-    /// The servers whose tools are offered, in the order in which a model is shown them.
-    async fn servers(&self) -> Result<(Arc<Project>, Vec<String>), Refusal> {
-        let project = self.app.find_project(&self.project.0, &self.project.1).await?;
-        let mut names: Vec<String> = match &self.offering {
+    /// The servers that are offered, in the order in which a model is shown them.
+    async fn names(&self) -> Result<(Arc<Project>, Vec<String>), Refusal> {
+        let Inner { app, project, offering, asks_itself_at } = &*self.0;
+        let project = app.find_project(&project.0, &project.1).await?;
+        let mut names: Vec<String> = match offering {
             Offering::All => project.servers.keys().cloned().collect(),
             Offering::Model(name) => {
-                let (_, model) = self.app.find_model(Some(&project), Some(name)).await?;
+                let (_, model) = app.find_model(Some(&project), Some(name)).await?;
                 model.servers.clone()
             }
             Offering::Server(name) if project.servers.contains_key(name) => vec![name.clone()],
@@ -76,164 +87,160 @@ impl Gateway {
                 });
             }
         };
-        if let Some(host) = &self.asks_itself_at {
+        if let Some(host) = asks_itself_at {
             names
                 .retain(|name| !matches!(project.servers.get(name), Some(Ok(server)) if is_at(server, host)));
         }
         Ok((project, names))
     }
 
-    /// The source that knows these servers and no others.
-    fn tools(&self, project: &Project, names: &[String]) -> ProjectTools {
-        let servers =
-            names.iter().filter_map(|name| Some((name.clone(), project.servers.get(name)?.clone())));
-        self.app.pool.tools(servers)
+    async fn servers(&self) -> Outcome<Vec<Server>> {
+        let (project, names) = self.names().await.map_err(unavailable)?;
+        Ok(names
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), project.servers.get(&name)?.clone())))
+            .collect())
     }
 
-    async fn listed(&self) -> Result<Offered, Refused> {
-        let (project, names) = self.servers().await.map_err(unavailable)?;
-        let catalogue = self.tools(&project, &names).list(&names).await;
-        if let Offering::Server(server) = &self.offering {
-            if let Some(down) = catalogue.down.first() {
-                return Err(Refused::Unavailable(format!(
-                    "MCP server `{server}` is not available: {}",
-                    down.reason
-                )));
-            }
-            let tools = catalogue.tools.iter().map(|tool| definition(&tool.id.name, tool)).collect();
-            return Ok(Offered { tools, meta: Map::new() });
-        }
-        let set = ToolSet::new(&catalogue, &[], &[]);
-        let tools = sources(&set).map(|(name, tool)| definition(name, tool)).collect();
-        let meta = Map::from_iter([(OUTCOMES.to_owned(), outcomes(&names, &catalogue))]);
-        Ok(Offered { tools, meta })
+    fn pool(&self) -> &SessionPool {
+        self.0.app.pool()
     }
 
-    /// The tool behind a name. Only the servers are asked that can have it, so that no other delays the call.
-    async fn find(&self, tools: &ProjectTools, names: &[String], name: &str) -> Result<ToolRef, Unfound> {
-        if let Offering::Server(server) = &self.offering {
-            return match names.is_empty() {
-                false => Ok(ToolRef { server: server.as_str().into(), name: name.into() }),
-                true => Err(Unfound::Unknown),
-            };
-        }
-        let candidates: Vec<String> =
-            names.iter().filter(|server| may_be_of(name, server)).cloned().collect();
-        let catalogue = tools.list(&candidates).await;
-        let set = ToolSet::new(&catalogue, &[], &[]);
-        let found = sources(&set).find(|(exposed, _)| *exposed == name).map(|(_, tool)| tool.id.clone());
-        found.ok_or_else(|| match catalogue.down.into_iter().next() {
-            Some(down) => Unfound::Down(ToolError::Down { server: down.server, reason: down.reason }),
-            None => Unfound::Unknown,
-        })
-    }
-
-    async fn called(
-        &self,
-        name: &str,
-        arguments: &Map<String, Value>,
-        progress: &(dyn Fn(ToolProgress) + Send + Sync),
-    ) -> Result<ToolOutput, Refused> {
-        let (project, names) = self.servers().await.map_err(unavailable)?;
-        let tools = self.tools(&project, &names);
-        let tool = match self.find(&tools, &names, name).await {
-            Ok(tool) => tool,
-            Err(Unfound::Unknown) => return Err(Refused::UnknownTool(name.to_owned())),
-            Err(Unfound::Down(error)) => return Ok(told(&error)),
+    async fn one(&self) -> Outcome<One<'_>> {
+        let name = match &self.0.offering {
+            Offering::Server(name) => name.as_str(),
+            Offering::All | Offering::Model(_) => "",
         };
-        match execute_tool(&tools, &tool, "", arguments, progress).await.0 {
-            Ok(output) => Ok(output),
-            Err(ToolError::UnknownTool { .. }) => Err(Refused::UnknownTool(name.to_owned())),
-            Err(ToolError::Refused { message, code, .. }) => Err(Refused::Upstream { code, message }),
-            Err(error) => Ok(told(&error)),
+        match self.servers().await?.into_iter().next() {
+            Some((_, Ok(server))) => Ok(One { pool: self.pool(), server }),
+            Some((_, Err(disabled))) => Err(Refused::Unavailable(format!(
+                "MCP server `{name}` is not available: {}",
+                disabled.reason
+            ))),
+            None => Err(Refused::Unavailable(format!(
+                "MCP server `{name}` is this daemon, which asks for it itself"
+            ))),
         }
+    }
+
+    async fn merged(&self) -> Outcome<Merged<'_>> {
+        Ok(Merged { pool: self.pool(), servers: self.servers().await? })
+    }
+
+    fn instructions(&self) -> String {
+        let (namespace, name) = &self.0.project;
+        let whose = match &self.0.offering {
+            Offering::Model(model) => format!("model {model} of project {namespace}/{name}"),
+            _ => format!("project {namespace}/{name}"),
+        };
+        format!("The MCP servers of {whose}. Tools and prompts are named `server__name`.")
     }
 }
 
 impl Offer for Gateway {
-    fn instructions(&self) -> String {
-        let (namespace, name) = &self.project;
-        match &self.offering {
-            Offering::All => format!("The tools of project {namespace}/{name}, named `server__tool`."),
-            Offering::Model(model) => {
-                format!("The tools of model {model} of project {namespace}/{name}, named `server__tool`.")
+    fn about<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Outcome<Value>> {
+        Box::pin(async move {
+            match self.0.offering {
+                Offering::Server(_) => self.one().await?.about(caller).await,
+                Offering::All | Offering::Model(_) => Ok(merged::about(&self.instructions())),
             }
-            Offering::Server(server) => {
-                format!("The tools of {server}, a server of project {namespace}/{name}.")
-            }
-        }
+        })
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Offered, Refused>> {
-        Box::pin(self.listed())
-    }
-
-    fn call<'a>(
+    fn answer<'a>(
         &'a self,
-        name: &'a str,
-        arguments: &'a Map<String, Value>,
-        progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
-    ) -> BoxFuture<'a, Result<ToolOutput, Refused>> {
-        Box::pin(self.called(name, arguments, progress))
+        request: Request,
+        caller: &'a Caller,
+        channel: &'a Channel,
+    ) -> BoxFuture<'a, Outcome<Map<String, Value>>> {
+        Box::pin(async move {
+            match self.0.offering {
+                Offering::Server(_) => self.one().await?.answer(request, caller, channel).await,
+                Offering::All | Offering::Model(_) => {
+                    self.merged().await?.answer(request, caller, channel).await
+                }
+            }
+        })
+    }
+
+    fn tool<'a>(&'a self, name: &'a str, caller: &'a Caller) -> BoxFuture<'a, Option<Value>> {
+        Box::pin(async move {
+            match self.0.offering {
+                Offering::Server(_) => self.one().await.ok()?.tool(name, caller).await,
+                Offering::All | Offering::Model(_) => {
+                    let merged = self.merged().await.ok()?;
+                    merged.find(List::Tools, name, caller).await.ok().map(|found| found.definition)
+                }
+            }
+        })
+    }
+
+    fn news(&self) -> BoxStream<'static, News> {
+        let receiver = self.pool().news();
+        let news = unfold((self.clone(), receiver), |(gateway, mut receiver)| async move {
+            loop {
+                let news = match receiver.recv().await {
+                    Ok((server, news)) if gateway.has(&server).await => vec![news],
+                    Ok(_) => continue,
+                    // what was missed may have been anything
+                    Err(RecvError::Lagged(_)) => {
+                        [List::Tools, List::Prompts, List::Resources].map(News::Changed).to_vec()
+                    }
+                    Err(RecvError::Closed) => return None,
+                };
+                return Some((futures_util::stream::iter(news), (gateway, receiver)));
+            }
+        });
+        news.flatten().boxed()
+    }
+
+    fn watch<'a>(&'a self, uri: &'a str, caller: &'a Caller) -> BoxFuture<'a, Outcome<Watch>> {
+        Box::pin(async move {
+            match self.0.offering {
+                Offering::Server(_) => {
+                    let one = self.one().await?;
+                    one.pool.watch(&one.server, uri, caller).await
+                }
+                Offering::All | Offering::Model(_) => self.merged().await?.watch(uri, caller).await,
+            }
+        })
     }
 }
 
-enum Unfound {
-    Unknown,
-    Down(ToolError),
+impl Gateway {
+    async fn has(&self, server: &Arc<McpServer>) -> bool {
+        let servers = self.servers().await.unwrap_or_default();
+        servers.iter().any(|(_, known)| known.as_ref().is_ok_and(|known| known == server))
+    }
 }
 
-/// Trouble with a tool is a result, so that the model reads it.
-fn told(error: &ToolError) -> ToolOutput {
-    failed(error.to_string())
-}
-
-fn failed(text: String) -> ToolOutput {
-    let content = vec![lf_core::tool::ToolContent::Text(text)];
-    ToolOutput { content, is_error: true, ..ToolOutput::default() }
+/// The one place where a client's call of a tool is passed on. What may be called at all was decided before.
+async fn call_tool(
+    pool: &SessionPool,
+    server: &Arc<McpServer>,
+    request: Request,
+    caller: &Caller,
+    channel: &Channel,
+) -> Outcome<Map<String, Value>> {
+    let started = Instant::now();
+    let tool = request.param("name").to_owned();
+    let server_name = server.name.as_str();
+    tracing::info!(server = server_name, tool, "Executing MCP tool");
+    let outcome = pool.relay(server, request, caller, channel).await;
+    let said = match &outcome {
+        Ok(result) if result.get("isError").is_none_or(|failed| failed != true) => {
+            "Tool execution successful"
+        }
+        Ok(_) => "the tool reported an error",
+        Err(_) => "the tool call failed",
+    };
+    tracing::info!(server = server_name, tool, elapsed = ?started.elapsed(), "{said}");
+    outcome
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn unavailable(refusal: Refusal) -> Refused {
     Refused::Unavailable(refusal.to_string())
-}
-
-fn sources(set: &ToolSet) -> impl Iterator<Item = (&str, &Tool)> {
-    set.iter().filter_map(|(name, target)| match target {
-        Target::Source(tool) => Some((name, tool)),
-        Target::Client(_) => None,
-    })
-}
-
-fn definition(name: &str, tool: &Tool) -> Value {
-    let mut definition = json!({"name": name, "inputSchema": tool.schema});
-    if let Some(description) = &tool.description {
-        definition["description"] = json!(description);
-    }
-    definition
-}
-
-fn outcomes(names: &[String], catalogue: &Catalogue) -> Value {
-    let outcome = |name: &String| match catalogue.down.iter().find(|down| down.server == *name) {
-        Some(down) => json!({"status": "down", "reason": down.reason}),
-        None => {
-            let tools = catalogue.tools.iter().filter(|tool| *tool.id.server == **name).count();
-            json!({"status": "ok", "tools": tools})
-        }
-    };
-    names.iter().map(|name| (name.clone(), outcome(name))).collect::<Map<_, _>>().into()
-}
-
-/// Whether a tool of this server can have this exposed name.
-fn may_be_of(name: &str, server: &str) -> bool {
-    let mut prefix: String = server.chars().map(|c| if is_kept(c) { c } else { '_' }).collect();
-    prefix.push_str("__");
-    prefix.truncate(KEPT);
-    name.starts_with(&prefix)
-}
-
-fn is_kept(c: char) -> bool {
-    fit_name(c.encode_utf8(&mut [0; 4])).starts_with(c)
 }
 
 /// Whether a remote server is behind this Host: the same port, and the same name or this machine.

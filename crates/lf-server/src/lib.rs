@@ -12,6 +12,8 @@ mod failover;
 
 mod responses;
 
+mod memory;
+
 mod gateway;
 
 mod guard;

@@ -46,6 +46,7 @@ impl Caller {
 
     pub(crate) fn at(path: &str, request_id: String) -> Self {
         let face = match path {
+            path if path.starts_with("/conversations") || path.starts_with("/v1/turns") => Face::Own,
             path if path.ends_with("/chat/completions") || path.contains("/models") => Face::Chat,
             path if path.ends_with("/responses") || path.contains("/responses/") => Face::Responses,
             path if path.ends_with("/messages") || path.ends_with("/messages/count_tokens") => Face::Messages,
@@ -134,6 +135,12 @@ fn kind_of(refusal: &Refusal) -> (StatusCode, &'static str, Option<&'static str>
         Refusal::UnknownProject(_) => (StatusCode::NOT_FOUND, "ProjectNotFound", Some("project_not_found")),
         Refusal::UnknownModel { .. } => (StatusCode::NOT_FOUND, "ModelNotFound", Some("model_not_found")),
         Refusal::UnknownServer { .. } => (StatusCode::NOT_FOUND, "ServerNotFound", None),
+        Refusal::UnknownConversation(_) => {
+            (StatusCode::NOT_FOUND, "ConversationNotFound", Some("conversation_not_found"))
+        }
+        Refusal::NoMemory { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "Unavailable", Some("store_unavailable"))
+        }
         Refusal::BadRequest { .. } => (StatusCode::BAD_REQUEST, "BadRequest", None),
         Refusal::BrokenProject { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "ProjectConfigError", Some("configuration_error"))

@@ -2,18 +2,23 @@
 
 mod answer;
 mod compact;
+mod conversation_tools;
+mod conversations;
 mod faces;
 mod manage;
 mod mcp;
-mod projects;
+pub(crate) mod projects;
 mod responses;
+mod servers;
+mod sessions;
 mod socket;
+mod turns;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{any, get, post};
+use axum::routing::{any, delete, get, post};
 use lf_mcp::endpoint::Endpoint;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -59,6 +64,9 @@ pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
             get(projects::get).put(projects::put).delete(projects::delete),
         )
         .route("/v1/projects/{namespace}/{project}/chat/completions", post(answer::scoped))
+        .route("/v1/projects/{namespace}/{project}/chat/sessions", delete(sessions::delete_all))
+        .route("/v1/projects/{namespace}/{project}/chat/sessions/{session}", delete(sessions::delete))
+        .route("/v1/projects/{namespace}/{project}/chat/sessions/{session}/history", get(sessions::history))
         .route("/v1/projects/{namespace}/{project}/responses", post(answer::scoped).get(socket::scoped))
         .route("/v1/projects/{namespace}/{project}/responses/compact", post(compact::scoped))
         .route(
@@ -71,17 +79,37 @@ pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/projects/{namespace}/{project}/v1/messages/count_tokens", post(answer::count_tokens))
         .route("/v1/projects/{namespace}/{project}/v1/models", get(manage::project_models))
         .route("/v1/projects/{namespace}/{project}/models", get(manage::project_models))
-        .route("/v1/projects/{namespace}/{project}/mcp/servers", get(manage::servers))
+        .route("/v1/projects/{namespace}/{project}/mcp/servers", get(servers::list))
+        .route("/v1/projects/{namespace}/{project}/mcp/servers/{server}", get(servers::get))
+        .route("/v1/projects/{namespace}/{project}/mcp/servers/{server}/restart", post(servers::restart))
         .route("/v1/projects/{namespace}/{project}/tools", get(manage::tools))
-        .route("/v1/mcp/servers", get(manage::main_servers))
+        .route("/v1/mcp/servers", get(servers::main_list))
+        .route("/v1/mcp/servers/{server}", get(servers::main_get))
+        .route("/v1/mcp/servers/{server}/restart", post(servers::main_restart))
         .route("/v1/tools", get(manage::main_tools))
         .route("/api/mcp/execute", post(manage::execute))
+        .route("/conversations", get(conversations::list).post(conversations::create))
+        .route(
+            "/conversations/{id}",
+            get(conversations::get).patch(conversations::change).delete(conversations::delete),
+        )
+        .route("/conversations/{id}/messages", get(conversations::messages))
+        .route("/conversations/{id}/messages/{message}", delete(conversations::delete_message))
+        .route("/conversations/{id}/chat", post(conversations::chat))
+        .route(
+            "/conversations/{id}/tools",
+            get(conversation_tools::tools).post(conversation_tools::switch_on).delete(conversation_tools::switch_off),
+        )
+        .route("/conversations/{id}/tools/available", get(conversation_tools::available))
+        .route("/v1/turns/{id}", get(turns::get))
+        .route("/v1/turns/{id}/events", get(turns::events))
+        .route("/v1/turns/{id}/cancel", post(turns::cancel))
         .route("/mcp", any(mcp::own))
         .route("/mcp/{namespace}/{project}", any(mcp::project))
         .route("/mcp/{namespace}/{project}/{server}", any(mcp::server))
-        .route("/health", get(manage::health))
+        .route("/health", get(servers::health))
         .route("/health/liveness", get(manage::liveness))
-        .route("/health/readiness", get(manage::readiness))
+        .route("/health/readiness", get(servers::readiness))
         .route("/info", get(manage::info))
         // coding assistants look whether somebody is there before they send anything
         .route("/", get(manage::hello))

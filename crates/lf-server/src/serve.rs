@@ -86,6 +86,7 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
         mcp: Endpoint::new(options.stop.clone(), cut.clone()),
     };
     let service = router(shared, hosts);
+    app.recover().await;
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let mut builder = hyper::server::conn::http1::Builder::new();
@@ -125,6 +126,9 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
     let drained = async {
         connections.wait().await;
         tasks.wait().await;
+        if let Ok(memory) = &app.memory {
+            memory.drain(&cut).await;
+        }
     };
     tokio::select! {
         () = drained => {}
@@ -136,6 +140,9 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
     let ended = async {
         connections.wait().await;
         tasks.wait().await;
+        if let Ok(memory) = &app.memory {
+            memory.drain(&cut).await;
+        }
     };
     let _ = tokio::time::timeout(wait, ended).await;
     tokio::select! {

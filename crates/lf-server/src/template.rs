@@ -42,6 +42,22 @@ pub(crate) fn fill(text: &str, variables: &Map<String, Value>) -> Result<String,
     Ok(filled)
 }
 
+/// The variables of a text, in order and as often as they stand there, and whether each has a default.
+pub(crate) fn names(text: &str) -> Vec<(&str, bool)> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("{{") {
+        let Some(length) = rest[start + 2..].find("}}") else { break };
+        let inner = &rest[start + 2..start + 2 + length];
+        let (name, default) = inner.split_once('|').map_or((inner, None), |(name, rest)| (name, Some(rest)));
+        if is_name(name.trim()) {
+            found.push((name.trim(), default.is_some()));
+        }
+        rest = &rest[start + length + 4..];
+    }
+    found
+}
+
 fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -92,6 +108,11 @@ mod tests {
         assert_eq!(filled("Hello {{user | guest}}", json!({})).as_deref(), Ok("Hello guest"));
         assert_eq!(filled("Hello {{user}}", json!({})), Err(TemplateError::Missing("user".to_owned())));
         assert_eq!(filled("{{user}}", json!({"user": []})), Err(TemplateError::NotScalar("user".to_owned())));
+    }
+
+    #[test]
+    fn the_names_of_a_text_can_be_told() {
+        assert_eq!(names("Hi {{user}}, {{ n | 3 }} {{1x}} {{"), [("user", false), ("n", true)]);
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! JSON views of servers and tools, the same over HTTP and on the command line.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lf_core::tool::ToolContent;
 use lf_core::tool_set::Target;
-use lf_core::{ToolOutput, ToolSet};
+use lf_core::{ChatEvent, ToolOutput, ToolSet, Usage};
 use lf_mcp::{ServerReport, ServerState};
 use serde_json::{Value, json};
 
-/// One server: `name`, `transport`, `state`, and what goes with the state.
+/// Lines of stderr in the view of one server.
+const SHOWN_LINES: usize = 50;
+
+/// One server: `name`, `transport`, `state`, what goes with the state, and what was counted.
 pub fn server(report: &ServerReport) -> Value {
     let mut view = json!({
         "name": report.name,
@@ -27,11 +30,49 @@ pub fn server(report: &ServerReport) -> Value {
     }
     if let Some(error) = report.last_error() {
         view["error"] = json!(error);
+        view["error_code"] = json!(report.error_code());
     }
     if let Some(hint) = report.hint() {
         view["hint"] = json!(hint);
     }
+    if let Some(activity) = &report.activity {
+        let counters = &activity.counters;
+        view["since"] = json!(unix(activity.state_since));
+        view["circuit"] = json!(activity.circuit.name());
+        view["counters"] = json!({
+            "since": unix(counters.since),
+            "starts": counters.starts,
+            "restarts": counters.restarts,
+            "failures": counters.failures,
+            "calls": counters.calls,
+            "failed_calls": counters.failed_calls,
+            "garbage_lines": counters.garbage,
+            "dropped_notifications": counters.dropped,
+        });
+        if let Some((when, failure)) = &activity.last_failure {
+            view["last_failure"] = json!({
+                "at": unix(*when),
+                "error": failure.reason,
+                "error_code": failure.cause.code(),
+            });
+        }
+    }
     view
+}
+
+/// The same with the last lines that the server wrote to stderr, and to stdout where they are no messages.
+pub fn server_in_full(report: &ServerReport) -> Value {
+    let mut view = server(report);
+    let activity = report.activity.as_ref();
+    let stderr = activity.map(|activity| activity.stderr.as_slice()).unwrap_or_default();
+    view["stderr"] = json!(stderr[stderr.len().saturating_sub(SHOWN_LINES)..]);
+    view["garbage"] = json!(activity.map(|activity| activity.noise.as_slice()).unwrap_or_default());
+    view
+}
+
+/// Seconds since 1970.
+fn unix(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn seconds(duration: Duration) -> f64 {
@@ -68,4 +109,55 @@ pub fn output(server: &str, tool: &str, output: &ToolOutput) -> Value {
         "content": content,
         "structured_content": output.structured,
     })
+}
+
+/// One event of a turn: `event` says which.
+pub fn event(event: &ChatEvent) -> Value {
+    match event {
+        ChatEvent::Started { turn, model } => json!({"event": "started", "turn": turn, "model": model}),
+        ChatEvent::Text(text) => json!({"event": "text", "text": text}),
+        ChatEvent::Reasoning(text) => json!({"event": "reasoning", "text": text}),
+        ChatEvent::Answering { model } => json!({"event": "model", "model": model}),
+        ChatEvent::Native(native) => json!({"event": "native", "item": native.item}),
+        ChatEvent::CallStarted { call, tool } => json!({
+            "event": "tool_call",
+            "call_id": call.id,
+            "name": call.name,
+            "server": tool.as_ref().map(|tool| &*tool.server),
+            "tool": tool.as_ref().map(|tool| &*tool.name),
+            "arguments": call.arguments.value().map_or_else(|_| call.arguments.raw().into(), |map| Value::Object(map.clone())),
+        }),
+        ChatEvent::CallProgress { call_id, progress } => json!({
+            "event": "tool_progress",
+            "call_id": call_id,
+            "progress": progress.progress,
+            "total": progress.total,
+            "message": progress.message,
+        }),
+        ChatEvent::CallFinished { result, elapsed } => json!({
+            "event": "tool_result",
+            "call_id": result.call_id,
+            "name": result.name,
+            "is_error": result.is_error,
+            "result": result.content.text(),
+            "elapsed_ms": u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+        }),
+        ChatEvent::ClientCalls(calls) => json!({
+            "event": "client_tool_calls",
+            "calls": calls.iter().map(|call| json!({"id": call.id, "name": call.name, "arguments": call.arguments.raw()})).collect::<Vec<_>>(),
+        }),
+        ChatEvent::Notice(text) => json!({"event": "notice", "text": text}),
+        ChatEvent::Finished { reason, usage: used, rounds, .. } => json!({
+            "event": "finished",
+            "finish_reason": reason.name(),
+            "usage": usage(used),
+            "rounds": rounds,
+        }),
+        ChatEvent::Failed(error) => json!({"event": "failed", "error": error.to_string()}),
+    }
+}
+
+/// Tokens of a turn.
+pub fn usage(usage: &Usage) -> Value {
+    json!({"input_tokens": usage.input, "output_tokens": usage.output, "cached_tokens": usage.cached})
 }

@@ -12,11 +12,12 @@ use lf_server::App;
 use serde_json::{Map, Value};
 
 use crate::args;
+use crate::asking::{self, Asked, AtTheTerminal, Outcome};
 use crate::daemon::Daemon;
 use crate::exit::{Exit, Trouble, print_line};
 use crate::prompt::{Line, Prompt};
 use crate::signals::{Caught, Signals};
-use crate::transcript::{Terminal, Transcript, event_json, variables};
+use crate::transcript::{Terminal, Transcript, variables};
 
 /// Largest message that is read from a file or stdin, in bytes.
 const INPUT_LIMIT: u64 = 4 * 1024 * 1024;
@@ -108,10 +109,13 @@ pub(crate) async fn run(
         Conversation { engine, model: chat.model.clone(), variables, messages: Vec::new() };
     let signals = &mut *person.signals;
     let Some(prompt) = person.prompt.as_deref_mut() else {
-        return Ok(match conversation.ask(question.text.unwrap_or_default(), view, signals).await? {
-            Turn::Answered => Exit::Success,
-            Turn::Failed | Turn::Stopped(_) => Exit::Failure,
-        });
+        let mut seat = Seat::Later(None);
+        return Ok(
+            match conversation.ask(question.text.unwrap_or_default(), view, &mut seat, signals).await? {
+                Turn::Answered => Exit::Success,
+                Turn::Failed | Turn::Stopped(_) => Exit::Failure,
+            },
+        );
     };
     conversation.go_on(view, prompt, signals).await
 }
@@ -130,15 +134,106 @@ pub(crate) enum Engine<'a> {
 }
 
 impl Engine<'_> {
-    async fn events(&self, request: ChatRequest) -> Result<BoxStream<'static, ChatEvent>, Trouble> {
+    /// `person` is asked what servers ask; a daemon has its own answer to that.
+    async fn events(
+        &self,
+        request: ChatRequest,
+        person: Option<Arc<dyn lf_core::tool::Person>>,
+    ) -> Result<BoxStream<'static, ChatEvent>, Trouble> {
         match self {
-            Engine::Here { app, scope } => match app.chat(scope.as_ref(), request).await {
+            Engine::Here { app, scope } => match app.chat_with(scope.as_ref(), request, person).await {
                 Ok(events) => Ok(events.boxed()),
                 Err(refusal) => Err(Trouble::failure(refusal.to_string())),
             },
             Engine::Daemon(daemon) => Ok(daemon.events(request)),
         }
     }
+}
+
+/// Where a person is asked.
+enum Seat<'a> {
+    /// At the prompt of the conversation.
+    Prompt(&'a mut Prompt),
+    /// At one that is made for the first question.
+    Later(Option<Prompt>),
+}
+
+impl Seat<'_> {
+    fn prompt(&mut self) -> Result<&mut Prompt, Trouble> {
+        match self {
+            Self::Prompt(prompt) => Ok(prompt),
+            Self::Later(Some(prompt)) => Ok(prompt),
+            Self::Later(none) => Ok(none.insert(Prompt::for_questions()?)),
+        }
+    }
+}
+
+/// What is seen of a turn.
+struct Screen {
+    transcript: Transcript,
+    terminal: Terminal,
+    view: View,
+}
+
+impl Screen {
+    fn new(view: View) -> Self {
+        Self { transcript: Transcript::default(), terminal: Terminal::new(), view }
+    }
+
+    fn take(&mut self, event: &ChatEvent) -> Result<(), Trouble> {
+        self.transcript.push(event);
+        match self.view {
+            View::Text => self.terminal.show(event),
+            View::Events => print_line(lf_server::view::event(event)),
+            View::Json => match event {
+                ChatEvent::Notice(_) => self.terminal.show(event),
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+/// Asks the person, while the turn goes on; what it tells meanwhile is shown afterwards.
+async fn interview(
+    (question, mut reply): Asked,
+    seat: &mut Seat<'_>,
+    events: &mut BoxStream<'static, ChatEvent>,
+    screen: &mut Screen,
+    signals: &mut Signals,
+) -> Result<Option<Caught>, Trouble> {
+    screen.terminal.end()?;
+    let mut held = Vec::new();
+    let outcome = {
+        let mut interview = std::pin::pin!(asking::interview(seat.prompt()?, signals, &question));
+        let (mut is_over, mut is_told) = (false, false);
+        loop {
+            tokio::select! {
+                outcome = &mut interview => break outcome?,
+                event = events.next(), if !is_over => match event {
+                    // many, and only the latest would matter
+                    Some(ChatEvent::CallProgress { .. }) => {}
+                    Some(event) => held.push(event),
+                    None => is_over = true,
+                },
+                () = reply.closed(), if !is_told => {
+                    let _ = writeln!(anstream::stderr(), "\n(nobody waits for this answer any more; press enter)");
+                    is_told = true;
+                }
+            }
+        }
+    };
+    let caught = match outcome {
+        Outcome::Reply(said) => {
+            // a turn that is over has no use for it
+            let _ = reply.send(said);
+            None
+        }
+        Outcome::Signal => Some(Caught::End),
+    };
+    for event in &held {
+        screen.take(event)?;
+    }
+    Ok(caught)
 }
 
 /// How a turn ended.
@@ -157,7 +252,13 @@ struct Conversation<'a> {
 
 impl Conversation<'_> {
     /// One turn. What it added to the conversation is kept.
-    async fn ask(&mut self, text: String, view: View, signals: &mut Signals) -> Result<Turn, Trouble> {
+    async fn ask(
+        &mut self,
+        text: String,
+        view: View,
+        seat: &mut Seat<'_>,
+        signals: &mut Signals,
+    ) -> Result<Turn, Trouble> {
         let before = self.messages.len();
         self.messages.push(Message::User(Prose { content: text.into(), rest: Map::new() }));
         let request = ChatRequest {
@@ -167,8 +268,12 @@ impl Conversation<'_> {
             stream: true,
             ..ChatRequest::default()
         };
+        let (person, mut questions) = AtTheTerminal::new();
+        // a program that reads events or a document cannot be asked, and its person does not look here
+        let is_asked = matches!(view, View::Text) && asking::is_somebody_there();
+        let person = is_asked.then(|| Arc::new(person) as Arc<dyn lf_core::tool::Person>);
         let events = tokio::select! {
-            events = self.engine.events(request) => events,
+            events = self.engine.events(request, person) => events,
             caught = signals.next() => {
                 self.messages.truncate(before);
                 let _ = writeln!(anstream::stderr(), "stopped");
@@ -182,31 +287,25 @@ impl Conversation<'_> {
                 return Err(trouble);
             }
         };
-        let mut transcript = Transcript::default();
-        let mut terminal = Terminal::new();
-        let mut stopped = None;
-        loop {
-            let event = tokio::select! {
-                event = events.next() => event,
-                caught = signals.next() => {
-                    stopped = Some(caught);
-                    None
-                }
-            };
-            let Some(event) = event else { break };
-            transcript.push(&event);
-            match view {
-                View::Text => terminal.show(&event)?,
-                View::Events => print_line(event_json(&event))?,
-                View::Json => {
-                    if let ChatEvent::Notice(_) = event {
-                        terminal.show(&event)?;
+        let mut screen = Screen::new(view);
+        let stopped = loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    Some(event) => screen.take(&event)?,
+                    None => break None,
+                },
+                Some(asked) = questions.recv() => {
+                    let caught = interview(asked, seat, &mut events, &mut screen, signals).await?;
+                    if caught.is_some() {
+                        break caught;
                     }
                 }
+                caught = signals.next() => break Some(caught),
             }
-        }
+        };
         // dropping the stream cancels the model's request and the running tools
         drop(events);
+        let Screen { mut transcript, mut terminal, .. } = screen;
         terminal.end()?;
         if stopped.is_some() {
             let _ = writeln!(anstream::stderr(), "stopped");
@@ -254,7 +353,7 @@ impl Conversation<'_> {
                 }
                 text => {
                     prompt.remember(text);
-                    match self.ask(text.to_owned(), view, signals).await {
+                    match self.ask(text.to_owned(), view, &mut Seat::Prompt(prompt), signals).await {
                         Ok(Turn::Stopped(Caught::End)) => return Ok(Exit::Failure),
                         Ok(_) => {}
                         Err(trouble) => trouble.print(),

@@ -35,7 +35,9 @@ impl Daemon {
             Some(project) => format!("{server}/v1/projects/{project}"),
             None => format!("{server}/v1"),
         };
-        let client = Client::new(Timeouts::default()).map_err(|error| Trouble::failure(error.to_string()))?;
+        let roots = crate::roots::roots(&crate::environment());
+        let client = Client::trusting(Timeouts::default(), &roots);
+        let client = client.map_err(|error| Trouble::failure(error.to_string()))?;
         Ok(Self { base_url, client })
     }
 

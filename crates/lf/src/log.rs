@@ -78,7 +78,8 @@ impl Visit for Fields {
     }
 }
 
-/// Control characters could rewrite the terminal or forge a line.
+/// Escape sequences, control characters and what turns the direction of text could rewrite the terminal or forge a line:
+/// they are taken out, and what is left is one line.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+    lf_core::visible::line(text)
 }

@@ -2,6 +2,8 @@
 
 mod args;
 
+mod asking;
+
 mod chat;
 
 mod daemon;
@@ -18,6 +20,8 @@ mod projects;
 
 mod prompt;
 
+mod roots;
+
 mod serve;
 
 mod signals;
@@ -30,10 +34,11 @@ use std::sync::Arc;
 
 use clap::CommandFactory as _;
 use lf_core::Project;
-use lf_mcp::{PoolOptions, SessionPool};
+use lf_mcp::{Consent, PoolOptions, SessionPool};
 use lf_server::{App, Parts};
+use lf_store::Store;
 
-use crate::args::{Cli, Command, Common, Config, Init, Models};
+use crate::args::{Cli, Command, Common, Config, Init, Mcp, Models};
 use crate::chat::{Engine, Person};
 use crate::exit::{Exit, Trouble, print, print_line};
 use crate::prompt::Prompt;
@@ -73,7 +78,8 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
         | Command::Mcp(_)
         | Command::Projects(_)
         | Command::Config(_) => {
-            if !matches!(cli.command, Command::Files(_)) {
+            // a browser that a login opens stays
+            if !matches!(cli.command, Command::Files(_) | Command::Mcp(Mcp::Login(_))) {
                 lf_mcp::adopt_orphans();
             }
             let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -98,12 +104,16 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             .map_err(|error| Trouble::usage(error.to_string())),
         Command::Serve(options) => serve::run(common, options).await,
         Command::Mcp(command) => {
-            let project = project::load_telling(common)?.project;
-            let app = app(common, Some(project))?;
-            let Some(project) = app.project().cloned() else { return Ok(Exit::Failure) };
+            if let Some(outcome) = mcp::in_daemon(command).await {
+                return outcome;
+            }
+            let loaded = mcp::needs_project(command).then(|| project::load_telling(common)).transpose()?;
+            let app =
+                app_with(common, loaded.map(|loaded| loaded.project), mcp::consent(command), no_memory())?;
+            let project = app.project().cloned();
             let mut signals = Signals::new()?;
             let outcome = tokio::select! {
-                outcome = mcp::run(&app, &project, command) => outcome,
+                outcome = mcp::run(&app, project.as_deref(), command) => outcome,
                 _ = signals.next() => Ok(Exit::Failure),
             };
             close(&app, &mut signals).await;
@@ -161,20 +171,47 @@ async fn close(app: &App, signals: &mut Signals) {
     }
 }
 
-/// The engine for this project.
+/// The engine for this project. What lasts only as long as a command keeps no conversations.
 fn app(common: &Common, project: Option<Project>) -> Result<Arc<App>, Trouble> {
+    app_with(common, project, Consent::Absent, no_memory())
+}
+
+fn no_memory() -> Result<Store, String> {
+    Err("only a daemon (`lf serve`) keeps conversations".to_owned())
+}
+
+fn app_with(
+    common: &Common,
+    project: Option<Project>,
+    consent: Consent,
+    store: Result<Store, String>,
+) -> Result<Arc<App>, Trouble> {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("lf"));
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let data_dir = project::data_dir(common);
+    let environment = environment();
+    let roots = roots::roots(&environment);
+    let mut options = PoolOptions::new(environment, program);
+    options.roots.clone_from(&roots);
+    options.tokens = Some(data_dir.join("oauth"));
+    options.consent = consent;
+    options.generations = Some(data_dir.join("mcp-generations.json"));
     let parts = Parts {
         project,
-        data_dir: project::data_dir(common),
+        data_dir,
         loader: project::loader(),
-        pool: SessionPool::new(PoolOptions::new(environment, program)),
+        pool: SessionPool::new(options),
         timeouts: lf_server::Timeouts::default(),
+        roots,
+        store,
     };
     App::new(parts).map(Arc::new).map_err(|error| Trouble::failure(error.to_string()))
+}
+
+fn environment() -> Vec<(String, String)> {
+    let variables = std::env::vars_os();
+    variables
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 fn config(common: &Common, command: &Config) -> Result<Exit, Trouble> {

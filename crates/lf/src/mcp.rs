@@ -1,30 +1,80 @@
 //! `lf mcp …`: the servers of the project, from the terminal.
 
-use std::fmt::Write as _;
+mod login;
+mod probe;
+mod remote;
+mod states;
+
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use lf_core::tool::{ServerDown, ToolContent};
 use lf_core::{Catalogue, Project, ToolRef, ToolSource as _};
-use lf_mcp::ProjectTools;
+use lf_mcp::{Consent, ProjectTools};
 use lf_server::{App, Gateway, Offering, view};
 use serde_json::{Map, Value, json};
 
 use crate::args::Mcp;
 use crate::exit::{Exit, Trouble, print_line};
 use crate::log::printable;
+use remote::Remote;
+use states::{Place, Verdict};
 
 /// A project may list `lf mcp serve` as a server, of another project or of itself: each level is a process.
 const MAX_DEPTH: u32 = 3;
 
-pub(crate) async fn run(app: &Arc<App>, project: &Project, command: &Mcp) -> Result<Exit, Trouble> {
+/// Who agrees to what servers want in this command, other than by `lf mcp login`.
+pub(crate) fn consent(command: &Mcp) -> Consent {
     match command {
-        Mcp::List { json } => states(app, project, *json, false).await,
-        Mcp::Health { json } => states(app, project, *json, true).await,
+        Mcp::Probe(options) => probe::consent(options),
+        _ => Consent::Absent,
+    }
+}
+
+/// Whether a command is about a project's servers, and not about one at any URL.
+pub(crate) fn needs_project(command: &Mcp) -> bool {
+    !matches!(command, Mcp::Probe(options) if probe::is_url(&options.target))
+}
+
+pub(crate) async fn run(app: &Arc<App>, project: Option<&Project>, command: &Mcp) -> Result<Exit, Trouble> {
+    if let Mcp::Probe(options) = command {
+        return probe::run(app, project, options).await;
+    }
+    let Some(project) = project else { return Ok(Exit::Failure) };
+    match command {
+        Mcp::Probe(_) => Ok(Exit::Failure),
+        Mcp::Login(options) => login::login(app, project, options).await,
+        Mcp::Logout(options) => login::logout(app, project, options).await,
+        Mcp::List { .. } | Mcp::Health { .. } | Mcp::Restart { .. } => {
+            shown(&Place::Here(app, project), command).await
+        }
         Mcp::Serve { model } => serve(app, project, model.as_deref()).await,
         Mcp::Tools { server, json } => tools(app, project, server.as_deref(), *json).await,
         Mcp::Call { server, tool, arguments, json } => {
             call(app, project, server, tool, arguments, *json).await
         }
+    }
+}
+
+/// The commands that can be asked of a daemon; `None` for the others, and where none is named.
+pub(crate) async fn in_daemon(command: &Mcp) -> Option<Result<Exit, Trouble>> {
+    let (Mcp::List { at, .. } | Mcp::Health { at, .. } | Mcp::Restart { at, .. }) = command else {
+        return None;
+    };
+    let server = at.server.as_deref()?;
+    Some(match Remote::new(server, at.project.as_deref()) {
+        Ok(remote) => shown(&Place::Daemon(remote), command).await,
+        Err(trouble) => Err(trouble),
+    })
+}
+
+async fn shown(place: &Place<'_>, command: &Mcp) -> Result<Exit, Trouble> {
+    match command {
+        Mcp::List { json, .. } => states::list(place, *json, Verdict::Tell).await,
+        Mcp::Health { server: None, json, .. } => states::list(place, *json, Verdict::Fail).await,
+        Mcp::Health { server: Some(server), json, .. } => states::show(place, server, *json).await,
+        Mcp::Restart { server, json, .. } => states::restart(place, server, *json).await,
+        _ => Ok(Exit::Success),
     }
 }
 
@@ -40,38 +90,6 @@ async fn serve(app: &Arc<App>, project: &Project, model: Option<&str>) -> Result
     let gateway = gateway.map_err(|refusal| Trouble::usage(refusal.to_string()))?;
     let served = lf_mcp::endpoint::serve_stdio(Arc::new(gateway)).await;
     served.map(|()| Exit::Success).map_err(|error| Trouble::failure(error.to_string()))
-}
-
-async fn states(app: &App, project: &Project, json: bool, strict: bool) -> Result<Exit, Trouble> {
-    let reports = app.servers_of(project).probe().await;
-    let down = reports.iter().filter(|report| report.last_error().is_some()).count();
-    if json {
-        let servers: Vec<Value> = reports.iter().map(view::server).collect();
-        print_line(json!({"servers": servers, "total": servers.len(), "down": down}))?;
-    } else if reports.is_empty() {
-        anstream::eprintln!("no MCP servers in `mcp.servers`");
-    } else {
-        let width = reports.iter().map(|report| report.name.len()).max().unwrap_or(0);
-        for report in &reports {
-            let mut line = format!(
-                "{:width$}  {:5}  {:9}",
-                report.name,
-                report.transport.unwrap_or("-"),
-                report.state.name()
-            );
-            if let lf_mcp::ServerState::Ready { tools, protocol, .. } = &report.state {
-                let _ = write!(line, "  {tools} tools, protocol {protocol}");
-            }
-            if let Some(error) = report.last_error() {
-                let _ = write!(line, "  {}", printable_lines(error));
-            }
-            if let Some(hint) = report.hint() {
-                let _ = write!(line, "\n{:width$}  hint: {}", "", printable_lines(hint));
-            }
-            print_line(format_args!("{line}"))?;
-        }
-    }
-    Ok(if strict && down > 0 { Exit::Failure } else { Exit::Success })
 }
 
 async fn tools(app: &App, project: &Project, server: Option<&str>, json: bool) -> Result<Exit, Trouble> {
@@ -167,6 +185,10 @@ async fn call(
     } else {
         for content in &output.content {
             match content {
+                // a pipe gets it as it is
+                ToolContent::Text(text) if std::io::stdout().is_terminal() => {
+                    print_line(crate::transcript::harmless(text))?;
+                }
                 ToolContent::Text(text) => print_line(text)?,
                 other => print_line(other.to_json())?,
             }

@@ -4,8 +4,8 @@ use std::io::{IsTerminal as _, Write as _};
 
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::{getpgrp, tcgetpgrp};
-use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
+use rustyline::{Behavior, Config, DefaultEditor};
 
 use crate::exit::Trouble;
 use crate::signals::Signals;
@@ -37,12 +37,27 @@ impl Prompt {
         Ok(Self { editor: Some(editor), found })
     }
 
+    /// For questions while something else has the standard output.
+    pub(crate) fn for_questions() -> Result<Self, Trouble> {
+        let found = tcgetattr(std::io::stdin()).ok();
+        let config = Config::builder().behavior(Behavior::PreferTerm).build();
+        let editor = DefaultEditor::with_config(config)
+            .map_err(|error| Trouble::failure(format!("the terminal cannot be used: {error}")))?;
+        Ok(Self { editor: Some(editor), found })
+    }
+
     /// Waits for a line, or for a signal.
     pub(crate) async fn line(&mut self, signals: &mut Signals) -> Result<Line, Trouble> {
+        self.ask("> ", signals).await
+    }
+
+    /// The same with other words before the cursor. Ctrl-c is [`Line::End`].
+    pub(crate) async fn ask(&mut self, words: &str, signals: &mut Signals) -> Result<Line, Trouble> {
         loop {
             let Some(mut editor) = self.editor.take() else { return Ok(Line::Signal) };
+            let words = words.to_owned();
             let read = tokio::task::spawn_blocking(move || {
-                let line = editor.readline("> ");
+                let line = editor.readline(&words);
                 (editor, line)
             });
             let read = tokio::select! {

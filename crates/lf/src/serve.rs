@@ -1,6 +1,8 @@
 //! `lf serve`.
 
+use lf_mcp::Consent;
 use lf_server::{BindError, Serve, bind, serve};
+use lf_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::args;
@@ -20,7 +22,8 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
         let stored = project::data_dir(common).join("projects");
         anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
     }
-    let app = crate::app(common, project.map(|loaded| loaded.project))?;
+    let store = store(common).await?;
+    let app = crate::app_with(common, project.map(|loaded| loaded.project), Consent::Absent, store)?;
     anstream::eprintln!("listening on http://{address}");
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let serving = serve(
@@ -42,6 +45,21 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
         }
     }
     Ok(Exit::Success)
+}
+
+/// The memory of the daemon. A second daemon would change it behind the first one's back; anything else that is wrong
+/// with it leaves the daemon without conversations, and says so.
+async fn store(common: &args::Common) -> Result<Result<Store, String>, Trouble> {
+    let dir = project::data_dir(common);
+    match Store::open(dir).await {
+        Ok(store) => Ok(Ok(store)),
+        Err(error @ StoreError::InUse { .. }) => Err(Trouble::failure(error.to_string())
+            .hint("one daemon serves all projects; `--data-dir DIR` (LF_DATA_DIR) gives a second one its own memory")),
+        Err(error) => {
+            anstream::eprintln!("warning: conversations are not kept: {error}");
+            Ok(Err(error.to_string()))
+        }
+    }
 }
 
 fn port_trouble(error: &BindError) -> Trouble {

@@ -3,7 +3,8 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use anstyle::{AnsiColor, Style};
-use lf_core::{AssistantMessage, ChatEvent, Content, Message, ModelError, ToolResult, Usage};
+use lf_core::{AssistantMessage, ChatEvent, Content, Message, ModelError};
+use lf_server::view;
 use serde_json::{Map, Value, json};
 
 use crate::exit::{Trouble, print};
@@ -53,7 +54,7 @@ impl Transcript {
             ChatEvent::Notice(text) => self.notices.push(text.clone()),
             ChatEvent::Finished { reason, usage, rounds, .. } => {
                 self.end = Some(
-                    json!({"finish_reason": reason.name(), "usage": usage_json(usage), "rounds": rounds}),
+                    json!({"finish_reason": reason.name(), "usage": view::usage(usage), "rounds": rounds}),
                 );
             }
             ChatEvent::Failed(error) => self.failure = Some(error.to_string()),
@@ -95,60 +96,6 @@ impl Transcript {
         }
         document
     }
-}
-
-fn usage_json(usage: &Usage) -> Value {
-    json!({"input_tokens": usage.input, "output_tokens": usage.output, "cached_tokens": usage.cached})
-}
-
-/// One event as a line of JSON.
-pub(crate) fn event_json(event: &ChatEvent) -> Value {
-    match event {
-        ChatEvent::Started { turn, model } => json!({"event": "started", "turn": turn, "model": model}),
-        ChatEvent::Text(text) => json!({"event": "text", "text": text}),
-        ChatEvent::Reasoning(text) => json!({"event": "reasoning", "text": text}),
-        ChatEvent::Answering { model } => json!({"event": "model", "model": model}),
-        ChatEvent::Native(native) => json!({"event": "native", "item": native.item}),
-        ChatEvent::CallStarted { call, tool } => json!({
-            "event": "tool_call",
-            "call_id": call.id,
-            "name": call.name,
-            "server": tool.as_ref().map(|tool| &*tool.server),
-            "tool": tool.as_ref().map(|tool| &*tool.name),
-            "arguments": call.arguments.value().map_or_else(|_| call.arguments.raw().into(), |map| Value::Object(map.clone())),
-        }),
-        ChatEvent::CallProgress { call_id, progress } => json!({
-            "event": "tool_progress",
-            "call_id": call_id,
-            "progress": progress.progress,
-            "total": progress.total,
-            "message": progress.message,
-        }),
-        ChatEvent::CallFinished { result, elapsed } => json!({
-            "event": "tool_result",
-            "call_id": result.call_id,
-            "name": result.name,
-            "is_error": result.is_error,
-            "result": result_json(result),
-            "elapsed_ms": u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
-        }),
-        ChatEvent::ClientCalls(calls) => json!({
-            "event": "client_tool_calls",
-            "calls": calls.iter().map(|call| json!({"id": call.id, "name": call.name, "arguments": call.arguments.raw()})).collect::<Vec<_>>(),
-        }),
-        ChatEvent::Notice(text) => json!({"event": "notice", "text": text}),
-        ChatEvent::Finished { reason, usage, rounds, .. } => json!({
-            "event": "finished",
-            "finish_reason": reason.name(),
-            "usage": usage_json(usage),
-            "rounds": rounds,
-        }),
-        ChatEvent::Failed(error) => json!({"event": "failed", "error": error.to_string()}),
-    }
-}
-
-fn result_json(result: &ToolResult) -> Value {
-    result.content.text().into()
 }
 
 /// Text on stdout is the answer and nothing else; everything else goes to stderr.
@@ -264,9 +211,9 @@ fn hint(error: &ModelError) -> Option<String> {
     }
 }
 
-/// Without the control characters that could drive a terminal; line breaks and tabs stay.
-fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
+/// Without what could drive a terminal or cannot be seen on it; line breaks and tabs stay.
+pub(crate) fn harmless(text: &str) -> String {
+    lf_core::visible::words(text).into_owned()
 }
 
 fn shortened(text: &str, limit: usize) -> String {

@@ -22,7 +22,7 @@ pub struct Background {
 }
 
 impl Background {
-    pub(super) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let stdout = Arc::default();
         let stderr = Arc::default();
@@ -140,6 +140,10 @@ impl Daemon {
     /// `http://127.0.0.1:PORT`.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.url.trim_end_matches('/'))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.program.child.id()
     }
 
     pub fn port(&self) -> u16 {

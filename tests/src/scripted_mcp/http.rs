@@ -21,6 +21,8 @@ struct Endpoint {
     server: Arc<Server>,
     sessions: Mutex<HashSet<String>>,
     opened: AtomicUsize,
+    /// Requests of the modern generation.
+    modern: AtomicUsize,
     expired: AtomicBool,
 }
 
@@ -29,6 +31,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         server,
         sessions: Mutex::default(),
         opened: AtomicUsize::new(0),
+        modern: AtomicUsize::new(0),
         expired: AtomicBool::new(false),
     };
     Router::new().route("/mcp", any(take)).with_state(Arc::new(endpoint))
@@ -96,7 +99,11 @@ async fn take(
         endpoint.server.answer(message, &nowhere).await;
         return StatusCode::ACCEPTED.into_response();
     }
-    let key = key(&headers, &message["id"]);
+    // without a session there are no ids to tell calls by: only the end of its own response cancels one
+    let key = match is_modern {
+        true => format!("request {}", endpoint.modern.fetch_add(1, Ordering::SeqCst)),
+        false => key(&headers, &message["id"]),
+    };
     let mut response = reply(endpoint.server.clone(), key, message);
     if let Some(session) = session {
         let value = HeaderValue::from_str(&session).expect("a session id is a header value");

@@ -110,6 +110,9 @@ pub enum Act {
     Gate(PathBuf),
     /// Waits until that many such calls are running at the same time.
     Together(usize),
+    /// Reports its arguments as progress, waits until that many such calls are running at the same time (once), and
+    /// answers with its arguments.
+    EchoTogether(usize),
     /// Reports progress this many times, then answers.
     Progress(usize),
     /// Exits in the middle of the call.

@@ -15,10 +15,10 @@ use super::{Outgoing, Server, modern};
 /// Runs the server on this process's stdin and stdout until stdin ends.
 pub async fn serve_stdio(script: Script) -> anyhow::Result<()> {
     let server = Server::new(script);
+    misbehave_at_first(&server.script)?;
     if let Some(status) = server.script.exit {
         std::process::exit(status);
     }
-    misbehave_at_first(&server.script)?;
     watch_sigterm(server.clone())?;
     let (outbox, inbox) = mpsc::unbounded_channel();
     tokio::spawn(write_out(inbox));

@@ -76,6 +76,12 @@ impl Server {
                 self.meet(*count).await;
                 text(format!("{count} at once"))
             }
+            Act::EchoTogether(count) => {
+                let arguments = params["arguments"].to_string();
+                say(1, None, &arguments, params, outbox);
+                self.meet(*count).await;
+                text(arguments)
+            }
             Act::Progress(count) => {
                 report(*count, params, outbox).await;
                 text(format!("after {count} reports"))
@@ -153,7 +159,12 @@ impl Server {
     /// Waits until `count` calls are in here at the same time.
     async fn meet(&self, count: usize) {
         let mut here = self.together.subscribe();
-        self.together.send_modify(|present| *present += 1);
+        // only a number that somebody waits for wakes them: a thousand callers would wake each other a million times
+        self.together.send_if_modified(|present| {
+            *present += 1;
+            let waits = |act: &Act| matches!(act, Act::Together(n) | Act::EchoTogether(n) if n == present);
+            self.script.tools.iter().any(|tool| waits(&tool.act))
+        });
         let _ = here.wait_for(|present| *present >= count).await;
     }
 }
@@ -168,19 +179,22 @@ fn with_pixel(item: &Value) -> Value {
 }
 
 async fn report(count: usize, params: &Value, outbox: &Outbox) {
+    for number in 1..=count {
+        say(number, Some(count), &format!("step {number} of {count}"), params, outbox);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Reports progress to who asked for it.
+fn say(number: usize, total: Option<usize>, message: &str, params: &Value, outbox: &Outbox) {
     let token = params["_meta"]["progressToken"].clone();
     if token.is_null() {
         return;
     }
-    for number in 1..=count {
-        let params = json!({
-            "progressToken": token,
-            "progress": number,
-            "total": count,
-            "message": format!("step {number} of {count}"),
-        });
-        let message = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
-        let _ = outbox.send(Outgoing::Message(message));
-        tokio::task::yield_now().await;
+    let mut params = json!({"progressToken": token, "progress": number, "message": message});
+    if let Some(total) = total {
+        params["total"] = json!(total);
     }
+    let message = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+    let _ = outbox.send(Outgoing::Message(message));
 }

@@ -6,26 +6,28 @@ use std::time::Duration;
 use globset::{Glob, GlobMatcher};
 use indexmap::IndexMap;
 use lf_core::Secret;
-use lf_core::project::{Disabled, HttpServer, McpServer, Protocol, StdioServer, ToolFilter, Transport};
+use lf_core::project::{Disabled, Elicitation, HttpServer, McpServer, Protocol, ProcessLimits, StdioServer, ToolFilter, Transport};
 
-use super::{Context, Reading, broken, is_header_value, provider::url_problem};
+use super::{Context, Reading, auth, broken, is_header_value, provider::url_problem};
 use crate::diagnostic::{Report, quote};
 use crate::node::Node;
-use crate::raw::{RawDecision, RawProtocol, RawServer, RawTransport};
+use crate::raw::{RawDecision, RawElicitation, RawProtocol, RawServer, RawTransport};
 use crate::variables::{Syntax, expand};
 
-const EXPANDED: [(&str, Syntax); 9] = [
+const EXPANDED: [(&str, Syntax); 11] = [
     ("command", Syntax::Full),
     ("args", Syntax::Full),
     ("env", Syntax::Full),
     ("cwd", Syntax::Full),
+    ("limits", Syntax::Full),
     ("base_url", Syntax::Full),
     ("headers", Syntax::Full),
+    ("auth", Syntax::Full),
     ("timeout", Syntax::Full),
     ("max_timeout", Syntax::Full),
     ("startup_timeout", Syntax::Full),
 ];
-const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "inherit_env"];
+const STDIO_KEYS: [&str; 6] = ["command", "args", "env", "cwd", "inherit_env", "limits"];
 const HTTP_KEYS: [&str; 3] = ["base_url", "headers", "auth"];
 const TIMEOUT: Duration = Duration::from_secs(30);
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -69,6 +71,10 @@ pub(super) fn read(
         startup_timeout,
         required,
         protocol: raw.protocol.map_or(Protocol::Auto, protocol),
+        elicitation: match raw.elicitation {
+            Some(RawElicitation::Decline) => Elicitation::Decline,
+            Some(RawElicitation::Defaults) | None => Elicitation::Defaults,
+        },
     })
 }
 
@@ -109,12 +115,20 @@ fn stdio(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<StdioServ
         }
     }
     let directory = reading.context.directory;
+    let defaults = ProcessLimits::default();
+    let processes = raw.limits.as_ref().and_then(|limits| limits.processes);
+    let limits = ProcessLimits {
+        memory: reading.size("limits", "memory", defaults.memory),
+        processes: processes.map_or(defaults.processes, |processes| Some(processes).filter(|count| *count > 0)),
+    };
     Some(StdioServer {
         command,
         args: raw.args.iter().flatten().map(|arg| Secret::from(arg.as_str())).collect(),
         env: secrets(raw.env.as_ref()),
         inherit_env: raw.inherit_env.clone().unwrap_or_default(),
         cwd: raw.cwd.as_ref().map_or_else(|| directory.to_owned(), |cwd| directory.join(cwd)),
+        limits,
+        pin: None,
     })
 }
 
@@ -153,7 +167,10 @@ fn http(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<HttpServer
             reading.wrong(&entry.node, message);
         }
     }
-    Some(HttpServer { base_url, headers: secrets(raw.headers.as_ref()) })
+    let auth = raw.auth.as_ref().and_then(|raw| auth::read(reading, raw));
+    let mut headers = secrets(raw.headers.as_ref());
+    headers.retain(|(name, _)| auth.is_none() || !name.eq_ignore_ascii_case("authorization"));
+    Some(HttpServer { base_url, headers, auth })
 }
 
 fn without_effect(reading: &mut Reading<'_, '_, '_>, keys: &[&str], transport: &str) {

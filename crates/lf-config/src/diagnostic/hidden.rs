@@ -11,6 +11,18 @@ use crate::show::{is_key, is_secret_name};
 /// Everything below these keys is hidden.
 const SECRET_SECTIONS: [&str; 2] = ["headers", "auth"];
 
+/// What `auth` says that is no secret.
+const OPEN_KEYS: [&str; 8] = [
+    "type",
+    "client_id",
+    "scopes",
+    "redirect_uri",
+    "redirect_port",
+    "client_metadata_url",
+    "issuer",
+    "token_endpoint_auth_method",
+];
+
 /// The line with a `*` for each character of a secret, and the same part of it.
 pub(super) fn without_secrets(source: &Source, line: &Span, part: &Span) -> (String, Span) {
     let shown = &source.text[line.clone()];
@@ -230,8 +242,9 @@ impl Scan {
         let around = || self.above.iter().chain(self.open.iter().flatten());
         let is_section = |name: &String| SECRET_SECTIONS.contains(&name.to_ascii_lowercase().as_str());
         match &self.key {
-            // which kind of access it is
-            Some(key) if key == "type" => around().any(|name| name.eq_ignore_ascii_case("headers")),
+            Some(key) if OPEN_KEYS.contains(&key.as_str()) => {
+                around().any(|name| name.eq_ignore_ascii_case("headers"))
+            }
             key => key.iter().chain(around()).any(|name| is_section(name) || is_secret_name(name)),
         }
     }

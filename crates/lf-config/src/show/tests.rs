@@ -61,6 +61,7 @@ runtime:
         startup_timeout: 60s
         required: false
         protocol: auto
+        elicitation: defaults
       - name: api
         transport: http
         base_url: https://********@api.example/mcp?key=********
@@ -72,6 +73,7 @@ runtime:
         startup_timeout: 60s
         required: false
         protocol: auto
+        elicitation: defaults
       - name: "off"
         transport: http
         base_url: ${env:NONE}

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lf_core::message::Role;
-use lf_core::project::{Generation, Protocol, Provider, ToolCallStrategy, Transport};
+use lf_core::project::{Elicitation, Generation, Protocol, Provider, ToolCallStrategy, Transport};
 
 use super::*;
 
@@ -186,6 +186,8 @@ fn limits_filters_and_times_reach_the_project() {
       startup_timeout: 0.5
       required: true
       protocol: 2025-06-18
+      elicitation: decline
+      limits: {memory: 512MiB, processes: 0}
     - {name: off, transport: stdio, command: x, approval: deny}
 runtime:
   models:
@@ -203,12 +205,15 @@ runtime:
     assert_eq!(server.protocol, Protocol::Revision("2025-06-18"));
     assert_eq!(server.protocol.generation(), Some(Generation::Legacy));
     assert_eq!(loaded.project.servers["off"].as_ref().expect("usable").protocol, Protocol::Auto);
+    assert_eq!(server.elicitation, Elicitation::Decline);
+    assert_eq!(loaded.project.servers["off"].as_ref().expect("usable").elicitation, Elicitation::Defaults);
     let permitted =
         ["read_file", "read_secret", "write_file", "rm", "list"].map(|tool| server.tools.permits(tool));
     assert_eq!(permitted, [true, false, false, false, false]);
     assert_eq!(server.tools.rename["read_file"], "read");
     let Transport::Stdio(stdio) = &server.transport else { panic!() };
     assert_eq!(stdio.cwd, Path::new("/srv/farm/tools"));
+    assert_eq!((stdio.limits.memory, stdio.limits.processes), (Some(512 << 20), None));
     assert!(!loaded.project.servers["off"].as_ref().expect("usable").tools.permits("anything"));
     let model = loaded.project.models["m"].as_ref().expect("usable");
     let limits = &model.limits;

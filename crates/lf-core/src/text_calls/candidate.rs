@@ -210,7 +210,7 @@ impl Body {
             Self::Elements(body) => body.salvage(),
             Self::Named(body) => body.salvage(),
             Self::Tagged(body) => body.salvage(),
-            Self::Literal(_) => Vec::new(),
+            Self::Literal(body) => body.salvage(),
         }
     }
 
@@ -225,7 +225,7 @@ impl Body {
             Self::Elements(body) => body.broken_from(),
             Self::Named(body) => body.broken_from(),
             Self::Tagged(body) => body.broken_from(),
-            Self::Literal(_) => None,
+            Self::Literal(body) => body.broken_from(),
         }
         .unwrap_or(opener)
     }

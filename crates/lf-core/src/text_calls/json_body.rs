@@ -155,9 +155,8 @@ impl JsonBody {
 
     fn without_arguments(&mut self, at: usize, end: usize, at_opener: bool) -> Progress {
         self.value_end = at;
-        if let Some((name, id)) = self.call.take() {
-            let arguments = Arguments::from_object(Map::new());
-            self.calls.push(Ok(TextCall { name, server: None, id, arguments }));
+        if let Some((name, id)) = &self.call {
+            self.calls.push(named_call(name, id.as_deref(), Ok(Arguments::from_object(Map::new()))));
         }
         self.done(end, at_opener)
     }
@@ -204,10 +203,7 @@ impl JsonBody {
         let raw = (!self.reader.repaired()).then(|| &window.text[self.value_start..end]);
         match &self.call {
             Some((name, id)) => {
-                let arguments = shape::arguments(name, value, raw);
-                let call =
-                    |arguments| TextCall { name: name.clone(), server: None, id: id.clone(), arguments };
-                self.calls.push(arguments.map(call));
+                self.calls.push(named_call(name, id.as_deref(), shape::arguments(name, value, raw)));
             }
             None => self.calls.extend(shape::calls(value, raw, Style::of(window.format))),
         }
@@ -409,4 +405,13 @@ impl JsonBody {
             at_opener,
         })
     }
+}
+
+/// A call whose name stands before its arguments. A header may say that a tool is meant and not which.
+fn named_call(name: &str, id: Option<&str>, arguments: Result<Arguments, String>) -> Found {
+    if name.is_empty() {
+        return Err("the call names no tool".to_owned());
+    }
+    let (name, id) = (name.to_owned(), id.map(str::to_owned));
+    Ok(TextCall { name, server: None, id, arguments: arguments? })
 }

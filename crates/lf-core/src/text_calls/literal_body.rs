@@ -2,7 +2,7 @@
 
 use super::TextEnd;
 use super::body::{CUT, Done, MAX_CALL, Progress, Tail, Window};
-use super::literals::{Literals, is_name};
+use super::literals::{Literals, MAX_DEPTH, is_name};
 use super::marks::{self, Seen};
 use super::shape::Found;
 
@@ -21,6 +21,10 @@ pub(super) struct LiteralBody {
     /// Whether the calls stand in brackets.
     listed: bool,
     calls: usize,
+    /// What closes the brackets that are open, the innermost last.
+    closers: Vec<char>,
+    /// The calls before one that broke.
+    before: Vec<Found>,
     /// The last character that was no white space.
     previous: char,
 }
@@ -29,9 +33,9 @@ pub(super) struct LiteralBody {
 enum Phase {
     Before,
     Name { start: usize },
-    Arguments { depth: usize },
-    Text { depth: usize, quote: char, triple: bool },
-    Token { depth: usize, token: &'static str },
+    Arguments,
+    Text { quote: char, triple: bool },
+    Token { token: &'static str },
 }
 
 impl LiteralBody {
@@ -44,12 +48,24 @@ impl LiteralBody {
             phase: Phase::Before,
             listed: false,
             calls: 0,
+            closers: Vec::new(),
+            before: Vec::new(),
             previous: ' ',
         }
     }
 
     pub(super) fn cursor(&self) -> usize {
         self.cursor
+    }
+
+    /// The calls before one that broke.
+    pub(super) fn salvage(&mut self) -> Vec<Found> {
+        std::mem::take(&mut self.before)
+    }
+
+    /// The byte after them, if there are any.
+    pub(super) fn broken_from(&self) -> Option<usize> {
+        (self.calls > 0).then_some(self.end)
     }
 
     pub(super) fn advance(&mut self, window: &Window<'_>) -> Progress {
@@ -59,12 +75,10 @@ impl LiteralBody {
             }
             let step = match self.phase {
                 Phase::Before => self.read_before(window, character),
-                Phase::Name { start } => self.read_name(character, start),
-                Phase::Arguments { depth } => self.read_arguments(window, character, depth),
-                Phase::Text { depth, quote, triple } => {
-                    self.read_text(window, character, depth, quote, triple)
-                }
-                Phase::Token { depth, token } => self.read_token(window, depth, token),
+                Phase::Name { start } => self.read_name(window, character, start),
+                Phase::Arguments => self.read_arguments(window, character),
+                Phase::Text { quote, triple } => self.read_text(window, character, quote, triple),
+                Phase::Token { token } => self.read_token(window, token),
             };
             if let Some(progress) = step {
                 return progress;
@@ -120,32 +134,33 @@ impl LiteralBody {
         }
     }
 
-    fn read_name(&mut self, character: char, start: usize) -> Option<Progress> {
+    fn read_name(&mut self, window: &Window<'_>, character: char, start: usize) -> Option<Progress> {
         if is_name(character) && self.cursor - start < MAX_NAME {
             self.step(character);
             return None;
         }
-        let opens = if self.quotes.is_some() { '{' } else { '(' };
+        let (opens, closes) = if self.quotes.is_some() { ('{', '}') } else { ('(', ')') };
         if character != opens {
             self.cursor = start;
             // what was read is no call; what came before it may be
             return Some(if self.calls == 0 {
                 Progress::Prose
             } else {
-                Progress::Broken("the list of calls is not closed".to_owned())
+                self.broken(window, "the list of calls is not closed")
             });
         }
         self.step(character);
-        self.phase = Phase::Arguments { depth: 1 };
+        self.closers.push(closes);
+        self.phase = Phase::Arguments;
         None
     }
 
-    fn read_arguments(&mut self, window: &Window<'_>, character: char, depth: usize) -> Option<Progress> {
+    fn read_arguments(&mut self, window: &Window<'_>, character: char) -> Option<Progress> {
         for &token in self.quotes.unwrap_or_default() {
             match marks::starts(window.at(self.cursor), token) {
                 Seen::Yes(length) => {
                     self.cursor += length;
-                    self.phase = Phase::Token { depth, token };
+                    self.phase = Phase::Token { token };
                     return None;
                 }
                 Seen::More if window.ended.is_none() => return Some(Progress::More),
@@ -153,15 +168,15 @@ impl LiteralBody {
             }
         }
         match character {
-            '(' | '[' | '{' => self.phase = Phase::Arguments { depth: depth + 1 },
-            ')' | ']' | '}' if depth > 1 => self.phase = Phase::Arguments { depth: depth - 1 },
-            ')' | ']' | '}' => {
-                self.step(character);
-                self.calls += 1;
-                self.end = self.cursor;
-                self.phase = Phase::Before;
-                return self.quotes.is_some().then(|| self.done(window, self.cursor, false));
+            // there, a word may hold it
+            '(' | ')' if self.quotes.is_some() => {}
+            '(' | '[' | '{' if self.closers.len() > MAX_DEPTH + 1 => {
+                return Some(self.broken(window, "the arguments are nested too deeply"));
             }
+            '(' => self.closers.push(')'),
+            '[' => self.closers.push(']'),
+            '{' => self.closers.push('}'),
+            ')' | ']' | '}' => return self.close(window, character),
             '"' | '\'' if self.quotes.is_none() => {
                 let rest = window.at(self.cursor);
                 if rest.len() < 3 && rest.chars().all(|next| next == character) && window.ended.is_none() {
@@ -169,12 +184,12 @@ impl LiteralBody {
                 }
                 let triple = rest.chars().take(3).filter(|&next| next == character).count() == 3;
                 self.cursor += if triple { 3 } else { 1 };
-                self.phase = Phase::Text { depth, quote: character, triple };
+                self.phase = Phase::Text { quote: character, triple };
                 return None;
             }
             '"' if ":,[{".contains(self.previous) => {
                 self.step(character);
-                self.phase = Phase::Text { depth, quote: character, triple: false };
+                self.phase = Phase::Text { quote: character, triple: false };
                 return None;
             }
             _ => {}
@@ -183,11 +198,25 @@ impl LiteralBody {
         None
     }
 
+    /// A bracket that closes the one opened last.
+    fn close(&mut self, window: &Window<'_>, bracket: char) -> Option<Progress> {
+        if self.closers.pop() != Some(bracket) {
+            return Some(self.broken(window, "brackets do not match"));
+        }
+        self.step(bracket);
+        if !self.closers.is_empty() {
+            return None;
+        }
+        self.calls += 1;
+        self.end = self.cursor;
+        self.phase = Phase::Before;
+        self.quotes.is_some().then(|| self.done(window, self.cursor, false))
+    }
+
     fn read_text(
         &mut self,
         window: &Window<'_>,
         character: char,
-        depth: usize,
         quote: char,
         triple: bool,
     ) -> Option<Progress> {
@@ -207,7 +236,7 @@ impl LiteralBody {
             if !triple || run == 3 {
                 self.cursor += if triple { 3 } else { 1 };
                 self.previous = quote;
-                self.phase = Phase::Arguments { depth };
+                self.phase = Phase::Arguments;
                 return None;
             }
         }
@@ -215,11 +244,11 @@ impl LiteralBody {
         None
     }
 
-    fn read_token(&mut self, window: &Window<'_>, depth: usize, token: &'static str) -> Option<Progress> {
+    fn read_token(&mut self, window: &Window<'_>, token: &'static str) -> Option<Progress> {
         let rest = window.at(self.cursor);
         if let Some(offset) = rest.find(token) {
             self.cursor += offset + token.len();
-            self.phase = Phase::Arguments { depth };
+            self.phase = Phase::Arguments;
             return None;
         }
         let kept = if window.ended.is_some() { 0 } else { token.len() - 1 };
@@ -248,6 +277,14 @@ impl LiteralBody {
         let mut done = self.read(window, window.text.len(), false);
         done.calls.push(Err(CUT.to_owned()));
         Progress::Done(done)
+    }
+
+    /// The calls before this one are as good as they were.
+    fn broken(&mut self, window: &Window<'_>, problem: &str) -> Progress {
+        if self.calls > 0 {
+            self.before = self.read(window, self.end, false).calls;
+        }
+        Progress::Broken(problem.to_owned())
     }
 
     fn done(&self, window: &Window<'_>, end: usize, at_opener: bool) -> Progress {

@@ -9,7 +9,7 @@ use crate::Arguments;
 use crate::model::ToolSpec;
 
 /// Containers inside each other.
-const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 
 /// Reads one text from left to right. `Err` says what is wrong with it.
 pub(super) struct Literals<'a> {
@@ -263,6 +263,9 @@ impl<'a> Literals<'a> {
             return Err(self.unexpected("a call is written call:name{key:value}"));
         }
         let Value::Object(arguments) = self.gemma_object(&name, 0)? else { return Err(String::new()) };
+        if !self.rest().trim().is_empty() {
+            return Err(self.unexpected("expected the end of the call"));
+        }
         Ok(TextCall { name, server: None, id: None, arguments: Arguments::from_object(arguments) })
     }
 
@@ -276,6 +279,9 @@ impl<'a> Literals<'a> {
             while self.skip_blanks() || self.eat(",") {}
             if self.eat("}") {
                 return Ok(Value::Object(members));
+            }
+            if self.rest().starts_with(']') {
+                return Err(self.unexpected("expected `,` or `}`"));
             }
             let key = match self.quoted()? {
                 Some(key) => key,

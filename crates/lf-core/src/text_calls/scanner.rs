@@ -19,7 +19,7 @@ use crate::model::ToolSpec;
 use looks::opener;
 
 /// Bytes that may be read twice because a call turned out to be broken. Beyond it nothing more is taken for a call.
-const MAX_REREAD: usize = 4 * MAX_CALL;
+pub(super) const MAX_REREAD: usize = 4 * MAX_CALL;
 
 /// Reads an answer piece by piece.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct TextScanner {
     /// Whether the last call ended because another opening tag stood there.
     at_opener: bool,
     has_calls: bool,
-    reread: usize,
+    pub(super) reread: usize,
     ended: Option<TextEnd>,
     /// Known at the end: no `</think>` follows.
     think_stays_open: bool,

@@ -267,19 +267,17 @@ impl TaggedBody {
             };
         }
         // a closer too many, or a mark between the name and the arguments
-        let stray = self.spec.param_close.iter().map(|&mark| marks::closes(rest, mark));
-        let tags = [marks::any_closing_tag(rest), marks::any_opening_tag(rest).0];
-        match marks::any(stray.chain(tags)) {
-            Seen::More if window.ended.is_none() => Some(Progress::More),
-            Seen::Yes(length) => {
-                self.cursor += length;
-                None
+        let stray = marks::any(self.spec.param_close.iter().map(|&mark| marks::closes(rest, mark)));
+        let tag = marks::any([marks::any_closing_tag(rest), marks::any_opening_tag(rest).0]);
+        match (stray, tag) {
+            // the closer may begin with what would be a tag by itself
+            (Seen::More, _) | (Seen::No, Seen::More) if window.ended.is_none() => {
+                return Some(Progress::More);
             }
-            _ => {
-                self.cursor += 1;
-                None
-            }
+            (Seen::Yes(length), _) | (_, Seen::Yes(length)) => self.cursor += length,
+            _ => self.cursor += 1,
         }
+        None
     }
 
     fn opens_param(&self, rest: &str) -> Seen {

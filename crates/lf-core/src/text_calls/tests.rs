@@ -1,5 +1,3 @@
-use std::time::{Duration, Instant};
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -7,6 +5,7 @@ use super::{DEFAULT, Piece, TextEnd, TextScanner, Utf8Joiner, named, names};
 
 mod calls;
 mod families;
+mod growth;
 mod shown;
 mod tool_use;
 
@@ -115,46 +114,6 @@ fn other_formats_are_read_only_when_they_are_named() {
     }
     assert!(named("no such dialect").is_none());
     assert!(names().all(|name| named(name).is_some()));
-}
-
-#[test]
-fn a_long_answer_is_read_in_linear_time() {
-    let size = 1 << 18;
-    let patterns = [
-        "<tool_call>{",
-        "<tool_call>[",
-        "<tool_call>{\"",
-        "<tool_call>{\"a\":'</tool_call>",
-        "<tool_call>{\"a\": /*</tool_call>",
-        "<tool_call>   \n  ",
-        "<tool_call>{\"name\":\"f\",\"arguments\":{}}x",
-        "<tool_use><server>",
-        "<tool_use><server>s</server><x>",
-        "<tool_call a=",
-        "<think><tool_call>{}",
-        "` <tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
-        "\" <tool_call>{'name':'f'}</tool_call>",
-        "<|im_end|> ",
-        "<",
-        "`",
-        " ",
-        "plain text with a < here and there\n",
-    ];
-    let started = Instant::now();
-    for pattern in patterns {
-        let text = pattern.repeat(size / pattern.len());
-        scan(&text);
-        let mut scanner = TextScanner::new(DEFAULT);
-        let mut rest = text.as_str();
-        while !rest.is_empty() {
-            let (piece, after) = rest.split_at(rest.len().min(64));
-            scanner.push(piece);
-            rest = after;
-        }
-        scanner.finish(TextEnd::Clean);
-    }
-    // 9 MiB in all: seconds in a debug build, hours if each byte were read again for each tag
-    assert!(started.elapsed() < Duration::from_secs(100), "{:?}", started.elapsed());
 }
 
 #[test]

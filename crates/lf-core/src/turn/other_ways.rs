@@ -1,6 +1,8 @@
 //! When the model cannot be had as it was asked: the tools told in the prompt, a call read out of an error, another model
 //! in its place. All of it only before anything of the answer has come.
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::ChatEvent;
 use crate::message::Message;
 use crate::model::{FinishReason, ModelError, ToolChoice};
@@ -11,7 +13,7 @@ use crate::tool_set::ToolSet;
 use super::AskModel;
 
 /// Another model that takes over a turn: what of the turn is different with it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StandIn {
     /// The name clients use for it.
     pub model: String,
@@ -19,9 +21,11 @@ pub struct StandIn {
     pub tools: ToolSet,
     pub parameters: serde_json::Map<String, serde_json::Value>,
     pub strategy: ToolCallStrategy,
+    #[serde(with = "crate::text_calls::by_name")]
     pub text_formats: &'static [TextFormat],
     /// Keys of [`crate::AssistantMessage::rest`] that only the upstream before can read.
-    pub sealed: &'static [&'static str],
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sealed: Vec<String>,
 }
 
 /// What comes of an error that holds the model's own text.
@@ -114,7 +118,7 @@ impl AskModel {
         turn.text_formats = other.text_formats;
         for message in &mut turn.request.messages {
             if let Message::Assistant(said) = message {
-                said.rest.retain(|key, _| !other.sealed.contains(&key.as_str()));
+                said.rest.retain(|key, _| !other.sealed.contains(key));
             }
         }
         self.scanner = turn.scanner();

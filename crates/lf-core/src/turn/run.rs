@@ -8,7 +8,7 @@ use crate::tool::{ToolError, ToolOutput};
 
 use super::output::result_for_model;
 use super::plan::{Planned, PlannedCall};
-use super::{AskModel, Round, Step, Turn};
+use super::{AskModel, Done, Round, Step, Turn};
 
 /// The round's calls; each one that is [`Planned::Run`] is to be settled once, in any order.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct RunTools {
     turn: Box<Turn>,
     planned: Vec<PlannedCall>,
     results: Vec<Option<ToolResult>>,
+    /// Which calls have been handed to their source.
+    begun: Vec<bool>,
 }
 
 impl RunTools {
@@ -27,7 +29,8 @@ impl RunTools {
                 _ => None,
             })
             .collect();
-        Self { turn, planned, results }
+        let begun = vec![false; planned.len()];
+        Self { turn, planned, results, begun }
     }
 
     /// The calls in the model's order.
@@ -47,6 +50,21 @@ impl RunTools {
         }
     }
 
+    /// The call at this index is about to run.
+    pub fn begin(&mut self, index: usize) {
+        if let Some(begun) = self.begun.get_mut(index) {
+            *begun = true;
+        }
+    }
+
+    /// The calls that are still to be run, and whether they have been begun before: those may have had their effect.
+    pub fn open(&self) -> impl Iterator<Item = (usize, &PlannedCall, bool)> {
+        let open =
+            self.planned.iter().enumerate().filter(|(_, planned)| matches!(planned.plan, Planned::Run(_)));
+        open.filter(|(index, _)| self.results[*index].is_none())
+            .map(|(index, planned)| (index, planned, self.begun[index]))
+    }
+
     /// What came of the call at this index.
     pub fn settle(
         &mut self,
@@ -64,9 +82,28 @@ impl RunTools {
         self.results[index] = Some(result);
     }
 
+    /// The person does not want the calls: those without a result are answered with that, so that the conversation can
+    /// go on.
+    pub fn stop(mut self, events: &mut Vec<ChatEvent>) -> Done {
+        let open: Vec<(usize, bool)> = self.open().map(|(index, _, begun)| (index, begun)).collect();
+        for (index, begun) in open {
+            let call = &self.planned[index].call;
+            let result = ToolResult::error(call, if begun { STOPPED } else { NOT_RUN });
+            events.push(ChatEvent::CallFinished { result: result.clone(), elapsed: Duration::ZERO });
+            self.results[index] = Some(result);
+        }
+        let Self { mut turn, planned, results, .. } = self;
+        let answers = planned
+            .iter()
+            .zip(results)
+            .map(|(planned, result)| result.unwrap_or_else(|| ToolResult::error(&planned.call, NOT_RUN)));
+        turn.request.messages.extend(answers.map(Message::Tool));
+        turn.stop(Round::default(), events)
+    }
+
     /// All calls are settled. One that is not is told to the model as not run.
     pub fn finish(self, events: &mut Vec<ChatEvent>) -> Step {
-        let Self { mut turn, planned, results } = self;
+        let Self { mut turn, planned, results, .. } = self;
         let mut answers: Vec<ToolResult> = planned
             .iter()
             .zip(results)
@@ -96,6 +133,8 @@ impl RunTools {
     }
 }
 
+const NOT_RUN: &str = "the turn was stopped before this call was run";
+const STOPPED: &str = "the turn was stopped while this call was running; its outcome is unknown";
 const LAST: &str = "[No more tool calls are possible in this turn. Answer with what is known so far.]";
 
 /// Said in a result, because that is the one place which every dialect carries and every model reads.

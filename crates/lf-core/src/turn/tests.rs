@@ -545,7 +545,8 @@ fn a_failed_answer_runs_nothing() {
         text("<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": \"Rome\"}}"),
         &mut events,
     );
-    let error = ModelError::Garbled { url: "u".to_owned(), expected: "answer", found: "a cut".to_owned() };
+    let error =
+        ModelError::Garbled { url: "u".to_owned(), expected: "answer".into(), found: "a cut".to_owned() };
     let done = ask.fail(error, &mut events);
     assert!(done.resume.is_none());
     assert!(told(&events).ends_with("failed u answered with something that is no answer: a cut\n"));
@@ -679,7 +680,7 @@ fn another_model_takes_over_with_its_own_ways_and_only_its_own_tools() {
         parameters: [("temperature".to_owned(), json!(0))].into_iter().collect(),
         strategy: ToolCallStrategy::PromptBased,
         text_formats: crate::text_calls::DEFAULT,
-        sealed: &[],
+        sealed: Vec::new(),
     };
     let fewer = ToolSet::new(&catalogue, &[], &[]);
     let mut events = Vec::new();

@@ -262,7 +262,7 @@ impl Answer {
         if self.raw.is_none() && !self.complete {
             return Err(ModelError::Garbled {
                 url: self.url.clone(),
-                expected: "whole answer",
+                expected: "whole answer".into(),
                 found: "a stream that ended without a finish reason".to_owned(),
             });
         }
@@ -271,7 +271,7 @@ impl Answer {
     }
 
     pub(crate) fn garbled(&self, found: String) -> ModelError {
-        ModelError::Garbled { url: self.url.clone(), expected: "model answer", found }
+        ModelError::Garbled { url: self.url.clone(), expected: "model answer".into(), found }
     }
 
     pub(crate) fn not_json(&self, data: &str, error: &serde_json::Error) -> ModelError {

@@ -3,11 +3,20 @@ use serde_json::json;
 
 use super::*;
 
+mod growth;
 mod scripts;
+mod served;
+mod stopped;
 
 /// What is told, each thing with its kind.
 fn told(dialect: Dialect, reads: &[&[u8]]) -> Vec<(&'static str, String)> {
-    let mut decoder = AnswerDecoder::new(dialect, "http://up");
+    told_until(dialect, &[], reads)
+}
+
+/// The same, cut at these texts.
+fn told_until(dialect: Dialect, stops: &[&str], reads: &[&[u8]]) -> Vec<(&'static str, String)> {
+    let stops = stops.iter().map(|stop| (*stop).to_owned()).collect();
+    let mut decoder = AnswerDecoder::new(dialect, "http://up").cut_at(stops);
     let mut deltas = Vec::new();
     let mut result = Ok(());
     for read in reads {

@@ -11,6 +11,7 @@ use super::blocks::{WHOLE, joined};
 use super::encode::{is_inline, kept};
 use super::history::{FIELDS, WITH_RESULTS};
 use super::{ANTHROPIC_ONLY, OWN_SIGNATURE};
+use crate::upstream::media::note;
 
 /// The first message must be a user's, and none may be empty.
 const NOTHING: &str = "(nothing)";
@@ -179,7 +180,7 @@ fn tool_result(result: &ToolResult) -> Result<Value, ModelError> {
     let marked = own.is_some_and(|own| own.contains_key("marks"));
     let content: Value = match &result.content {
         Content::Text(text) if !marked => text.as_str().into(),
-        content => blocks(content, &result.rest)?.into(),
+        content => blocks(&readable(content), &result.rest)?.into(),
     };
     let mut block = json!({"type": "tool_result", "tool_use_id": fit(&result.call_id), "content": content});
     if result.is_error {
@@ -189,6 +190,20 @@ fn tool_result(result: &ToolResult) -> Result<Value, ModelError> {
         block[key.as_str()] = value.clone();
     }
     Ok(block)
+}
+
+/// The content with notes for what has no block: nothing that a tool returns may cost the request.
+fn readable(content: &Content) -> Cow<'_, Content> {
+    match content {
+        Content::Parts(parts) if parts.iter().any(|part| block(part).is_err()) => {
+            let parts = parts.iter().map(|part| match block(part) {
+                Ok(_) => part.clone(),
+                Err(_) => Part::Text(note(part)),
+            });
+            Cow::Owned(Content::Parts(parts.collect()))
+        }
+        content => Cow::Borrowed(content),
+    }
 }
 
 /// The content's blocks, with the fields that a client of the same dialect gave them.

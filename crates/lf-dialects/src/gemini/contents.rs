@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{GEMINI_ONLY, SIGNATURE};
 use crate::schema::SchemaTarget;
-use crate::upstream::media::{Media, Piece, Source, pieces};
+use crate::upstream::media::{Media, Piece, Shown, Source, pieces, shown};
 
 /// The first content must be a user's, and none may be without parts.
 const NOTHING: &str = "(nothing)";
@@ -32,7 +32,7 @@ pub(super) fn contents(messages: &[Message], signed: bool) -> Result<Vec<Value>,
     let same_round = |a: &Message, b: &Message| matches!((a, b), (Message::Tool(_), Message::Tool(_)));
     for run in messages.chunk_by(same_round) {
         match &run[0] {
-            Message::Tool(_) => writer.results(run)?,
+            Message::Tool(_) => writer.results(run),
             Message::User(prose) => {
                 let parts = content(&prose.content)?;
                 writer.push("user", parts);
@@ -96,33 +96,32 @@ impl<'a> Writer<'a> {
     }
 
     /// All results of a round are one content.
-    fn results(&mut self, run: &'a [Message]) -> Result<(), ModelError> {
+    fn results(&mut self, run: &'a [Message]) {
         let mut parts = Vec::with_capacity(run.len());
         let mut beside = Beside::default();
         for message in run {
             if let Message::Tool(result) = message {
-                parts.push(self.result(result, &mut beside)?);
+                parts.push(self.result(result, &mut beside));
             }
         }
         parts.extend(beside.parts);
         self.push("user", parts);
-        Ok(())
     }
 
-    fn result(&self, result: &ToolResult, beside: &mut Beside) -> Result<Value, ModelError> {
+    fn result(&self, result: &ToolResult, beside: &mut Beside) -> Value {
         let call = self.earlier.get(result.call_id.as_str());
         let name = result.name.as_deref().or_else(|| call.map(|call| call.name.as_str()));
         let name = wire_name(name.unwrap_or_default());
         let mut lines: Vec<String> = Vec::new();
         let mut inside: Vec<Value> = Vec::new();
-        for piece in pieces(&result.content)? {
-            match piece {
-                Piece::Text(text) => lines.push(text.to_owned()),
-                Piece::Media(media) if self.signed && fits_inside(&media) => {
+        for part in shown(&result.content, is_read) {
+            match part {
+                Shown::Text(text) => lines.push(text.into_owned()),
+                Shown::Media(media) if self.signed && fits_inside(&media) => {
                     inside.push(self::media(&media));
                     lines.push(format!("[{} {}: attached]", media.noun(), inside.len()));
                 }
-                Piece::Media(media) => lines.push(beside.add(&name, &media)),
+                Shown::Media(media) => lines.push(beside.add(&name, &media)),
             }
         }
         let key = if result.is_error { "error" } else { "output" };
@@ -133,7 +132,7 @@ impl<'a> Writer<'a> {
         if !inside.is_empty() {
             response["parts"] = inside.into();
         }
-        Ok(json!({"functionResponse": response}))
+        json!({"functionResponse": response})
     }
 }
 
@@ -152,6 +151,15 @@ impl Beside {
         self.parts.push(json!({"text": format!("[{noun} {count} of a result of {name}]")}));
         self.parts.push(media(attached));
         format!("[{noun} {count}: below]")
+    }
+}
+
+/// What these models read: other types are refused with the whole request.
+fn is_read(media: &Media<'_>) -> bool {
+    match media.noun() {
+        "image" => !matches!(&*media.kind, "image/gif" | "image/svg+xml" | "image/bmp" | "image/tiff"),
+        "audio" | "video" => true,
+        _ => media.kind == "application/pdf" || media.kind.starts_with("text/"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use lf_core::{AssistantMessage, Content, Message, ModelError, ToolCall, ToolResult};
 use serde_json::{Value, json};
 
-use crate::upstream::media::{Media, Piece, Source, pieces};
+use crate::upstream::media::{Media, Piece, Shown, Source, pieces, shown};
 
 pub(super) fn messages(messages: &[Message]) -> Result<Vec<Value>, ModelError> {
     let mut out = Vec::with_capacity(messages.len() + 1);
@@ -25,7 +25,7 @@ pub(super) fn messages(messages: &[Message]) -> Result<Vec<Value>, ModelError> {
             }
             Message::Tool(result) => {
                 let name = result.name.as_deref().or_else(|| names.get(result.call_id.as_str()).copied());
-                tool(result, name, &mut attachments)?
+                tool(result, name, &mut attachments)
             }
         });
     }
@@ -74,12 +74,13 @@ fn call(call: &ToolCall) -> Value {
     out
 }
 
-fn tool(result: &ToolResult, name: Option<&str>, attachments: &mut Attachments) -> Result<Value, ModelError> {
+fn tool(result: &ToolResult, name: Option<&str>, attachments: &mut Attachments) -> Value {
     let mut lines = Vec::new();
-    for piece in pieces(&result.content)? {
-        match piece {
-            Piece::Text(text) => lines.push(text.to_owned()),
-            Piece::Media(media) => lines.push(attachments.add(&result.call_id, &media)?),
+    let takes = |media: &Media<'_>| media.noun() == "image" && matches!(media.source, Source::Data(_));
+    for part in shown(&result.content, takes) {
+        match part {
+            Shown::Text(text) => lines.push(text.into_owned()),
+            Shown::Media(media) => lines.push(attachments.add(&result.call_id, &media)),
         }
     }
     let mut text = lines.join("\n");
@@ -93,7 +94,7 @@ fn tool(result: &ToolResult, name: Option<&str>, attachments: &mut Attachments) 
     if !result.call_id.is_empty() {
         message["tool_call_id"] = result.call_id.as_str().into();
     }
-    Ok(message)
+    message
 }
 
 /// Images of results. They follow in one user message after all results of the round: templates show a model no images
@@ -106,11 +107,13 @@ struct Attachments {
 
 impl Attachments {
     /// Keeps an image for later and gives the text that points to it.
-    fn add(&mut self, call_id: &str, media: &Media<'_>) -> Result<String, ModelError> {
-        self.images.push(image(media)?);
+    fn add(&mut self, call_id: &str, media: &Media<'_>) -> String {
+        if let Source::Data(data) = media.source {
+            self.images.push(data.into());
+        }
         let (noun, count) = (media.noun(), self.images.len());
         self.labels.push(format!("[{noun} {count} of the result of call {call_id}]"));
-        Ok(format!("[{noun} {count}: in the next user message]"))
+        format!("[{noun} {count}: in the next user message]")
     }
 
     fn take(&mut self) -> Option<Value> {

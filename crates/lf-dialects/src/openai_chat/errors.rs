@@ -51,7 +51,7 @@ fn classify(
         200 | 500.. => ModelError::Failed { url, status, message, retry_after },
         _ => {
             let found = format!("HTTP status {status}: {message}");
-            ModelError::Garbled { url, expected: "model answer", found }
+            ModelError::Garbled { url, expected: "model answer".into(), found }
         }
     }
 }

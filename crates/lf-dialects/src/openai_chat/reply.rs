@@ -8,6 +8,7 @@ use super::errors::{ErrorReply, error_reply, internal_error_reply};
 use super::request::write_call;
 use super::served::ViewOptions;
 use super::usage::write_usage;
+use crate::upstream::media;
 
 /// How much of a tool's result the client is shown as progress; the model gets all of it.
 const SHOWN_RESULT_BYTES: usize = 4096;
@@ -171,7 +172,7 @@ pub(crate) fn lf_event(event: &ChatEvent) -> Option<Value> {
         ChatEvent::CallFinished { result, elapsed } => {
             let text = result.content.text();
             let shown = &text[..text.floor_char_boundary(SHOWN_RESULT_BYTES)];
-            json!({
+            let mut told = json!({
                 "event": "tool_result",
                 "call_id": result.call_id,
                 "name": result.name,
@@ -179,7 +180,12 @@ pub(crate) fn lf_event(event: &ChatEvent) -> Option<Value> {
                 "elapsed_ms": u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
                 "text": shown,
                 "truncated": shown.len() < text.len(),
-            })
+            });
+            let attachments = media::listed(&result.content);
+            if !attachments.is_empty() {
+                told["attachments"] = attachments.into();
+            }
+            told
         }
         ChatEvent::Notice(message) => json!({"event": "notice", "message": message}),
         ChatEvent::Answering { model } => json!({"event": "model", "model": model}),

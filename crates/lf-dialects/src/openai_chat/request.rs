@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::served::OUTER;
 use crate::schema;
 use crate::upstream::parameters::kept_for_others;
+use crate::upstream::media::note;
 use crate::upstream::{Encoded, UpstreamOptions, is_reserved};
 
 /// OpenAI takes no more stop sequences.
@@ -65,7 +66,8 @@ pub(crate) fn encode(
     let left_out = kept_for_others(request, "");
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
-    body.insert("messages".to_owned(), Value::Array(messages(&request.messages, options)));
+    let sight = Sight::of(model);
+    body.insert("messages".to_owned(), Value::Array(messages(&request.messages, options, sight)));
     let has_tools = !request.tools.is_empty();
     if has_tools && let Some(choice) = &request.tool_choice {
         body.insert("tool_choice".to_owned(), tool_choice(choice));
@@ -152,7 +154,7 @@ fn tool_choice(choice: &ToolChoice) -> Value {
     }
 }
 
-fn messages(messages: &[Message], options: &UpstreamOptions) -> Vec<Value> {
+fn messages(messages: &[Message], options: &UpstreamOptions, sight: Sight) -> Vec<Value> {
     let mut out = Vec::with_capacity(messages.len() + 1);
     let mut attachments = Attachments::default();
     for message in messages {
@@ -163,7 +165,7 @@ fn messages(messages: &[Message], options: &UpstreamOptions) -> Vec<Value> {
             Message::System(prose) => self::prose("system", prose),
             Message::User(prose) => self::prose("user", prose),
             Message::Assistant(message) => assistant(message, options),
-            Message::Tool(result) => tool_message(result, options, &mut attachments),
+            Message::Tool(result) => tool_message(result, options, sight, &mut attachments),
         });
     }
     out.extend(attachments.take());
@@ -253,7 +255,12 @@ impl Attachments {
     /// Keeps a part for later and gives the text that points to it.
     fn add(&mut self, call_id: &str, attached: &Part) -> String {
         self.count += 1;
-        let what = if matches!(attached, Part::Image { .. }) { "image" } else { "attachment" };
+        let what = match attached {
+            Part::Image { .. } => "image",
+            Part::Other(value) if value["type"] == "input_audio" => "recording",
+            Part::Other(value) if value["type"] == "file" => "file",
+            Part::Text(_) | Part::Other(_) => "attachment",
+        };
         let count = self.count;
         let label = format!("[{what} {count} of the result of call {call_id}]");
         self.parts.push(json!({"type": "text", "text": label}));
@@ -268,7 +275,47 @@ impl Attachments {
     }
 }
 
-fn tool_message(result: &ToolResult, options: &UpstreamOptions, attachments: &mut Attachments) -> Value {
+/// What of a tool's result a model can be shown beside text and images. The API has a place for all of it, and most models
+/// behind it refuse the request. A client that sends such content itself is taken at its word.
+#[derive(Debug, Clone, Copy)]
+struct Sight {
+    recordings: bool,
+    files: bool,
+}
+
+impl Sight {
+    fn of(model: &str) -> Self {
+        let name = model.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        let name = name.rsplit('/').next().unwrap_or_default();
+        let is_reasoning = matches!(name.as_bytes(), [b'o', b'1'..=b'9', ..]);
+        Self {
+            recordings: has(&["audio", "omni", "gemini", "voxtral", "gemma-3n", "gemma3n"]),
+            files: is_reasoning || ["gpt-4o", "gpt-4.1", "gpt-5", "chatgpt", "gemini"].iter().any(|own| name.starts_with(own)),
+        }
+    }
+
+    fn takes(self, part: &Part) -> bool {
+        match part {
+            Part::Text(_) | Part::Image { .. } => true,
+            Part::Other(value) => match value["type"].as_str().unwrap_or_default() {
+                "input_audio" => {
+                    let format = value["input_audio"]["format"].as_str().unwrap_or_default();
+                    self.recordings && matches!(format, "wav" | "mp3")
+                }
+                "file" => self.files,
+                _ => true,
+            },
+        }
+    }
+}
+
+fn tool_message(
+    result: &ToolResult,
+    options: &UpstreamOptions,
+    sight: Sight,
+    attachments: &mut Attachments,
+) -> Value {
     let id = options.call_ids.fit(&result.call_id);
     let mut text = match &result.content {
         Content::Text(text) => text.clone(),
@@ -279,6 +326,7 @@ fn tool_message(result: &ToolResult, options: &UpstreamOptions, attachments: &mu
                 Part::Other(value) if value["type"] == "text" => {
                     value["text"].as_str().unwrap_or_default().to_owned()
                 }
+                part if !sight.takes(part) => note(part),
                 Part::Image { .. } | Part::Other(_) => attachments.add(&id, part),
             });
             lines.collect::<Vec<_>>().join("\n")

@@ -11,6 +11,7 @@ use super::request::kept;
 use super::{ITEMS, PARAGRAPH};
 use crate::openai_chat::CallIds;
 use crate::upstream::is_reserved;
+use crate::upstream::media::note;
 
 /// The API takes no longer `call_id`.
 const CALL_IDS: CallIds = CallIds::AtMost64;
@@ -324,14 +325,8 @@ fn result_parts(parts: &[Part], is_error: bool) -> Vec<Value> {
         out.push(json!({"type": "input_text", "text": "Error:"}));
     }
     for part in parts {
-        // What a tool gave must not fail the chat.
-        let written = self::part(part).unwrap_or_else(|_| {
-            let kind = match part {
-                Part::Other(value) => value["type"].as_str().unwrap_or("unknown"),
-                _ => "unknown",
-            };
-            json!({"type": "input_text", "text": format!("[content of type `{kind}`, which this model cannot be shown]")})
-        });
+        // what a tool gave must not fail the chat
+        let written = self::part(part).unwrap_or_else(|_| json!({"type": "input_text", "text": note(part)}));
         out.push(written);
     }
     out

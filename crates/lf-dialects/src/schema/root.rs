@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 16;
 
 pub(crate) fn object_schema(schema: &Value) -> Value {
     let mut root = object_root(schema, schema, 0);
-    fix_below(&mut root);
+    fix_below(&mut root, schema);
     root.into()
 }
 
@@ -131,10 +131,13 @@ fn add_properties(out: &mut Map<String, Value>, properties: Map<String, Value>, 
     }
 }
 
-/// OpenAI refuses arrays without `items`, Anthropic a `required` that is no list; neither changes the meaning.
-fn fix_below(schema: &mut Map<String, Value>) {
-    if !schema.get("required").is_none_or(Value::is_array) {
-        schema.shift_remove("required");
+/// OpenAI refuses arrays without `items`, Anthropic a `required` that is no list; neither changes the meaning. And what
+/// is no schema says nothing: sent as it is, one tool with such a declaration costs the whole request.
+fn fix_below(schema: &mut Map<String, Value>, document: &Value) {
+    schema.retain(|keyword, value| is_well_formed(keyword, value, document));
+    for keyword in ["properties", "$defs", "definitions"] {
+        let named = schema.get_mut(keyword).and_then(Value::as_object_mut).into_iter().flatten();
+        named.filter(|(_, below)| !below.is_object() && !below.is_boolean()).for_each(|(_, below)| *below = json!({}));
     }
     let array = schema.get("type").is_some_and(|kind| kind == "array");
     if array && !schema.contains_key("items") && !schema.contains_key("prefixItems") {
@@ -142,7 +145,38 @@ fn fix_below(schema: &mut Map<String, Value>) {
     }
     for_each_subschema(schema, &mut |below| {
         if let Value::Object(below) = below {
-            fix_below(below);
+            fix_below(below, document);
         }
     });
+}
+
+/// Whether a keyword has a value of the shape that JSON Schema gives it. References lead into the document: nothing is
+/// fetched, by us or by whoever reads the declaration.
+fn is_well_formed(keyword: &str, value: &Value, document: &Value) -> bool {
+    const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
+    let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+    match keyword {
+        "type" => match value {
+            Value::Array(names) => !names.is_empty() && names.iter().all(is_type),
+            name => is_type(name),
+        },
+        "$ref" | "$dynamicRef" => value.as_str().is_some_and(|reference| match reference.strip_prefix('#') {
+            Some(path) if path.is_empty() || path.starts_with('/') => resolve(document, reference).is_some(),
+            Some(_) => true,
+            None => false,
+        }),
+        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => value.is_object(),
+        "required" => value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
+        "enum" => value.as_array().is_some_and(|values| !values.is_empty()),
+        "anyOf" | "oneOf" | "allOf" => value.as_array().is_some_and(|list| {
+            !list.is_empty() && list.iter().all(|below| below.is_object() || below.is_boolean())
+        }),
+        "items" => value.is_object() || value.is_boolean() || value.is_array(),
+        "pattern" | "format" | "title" | "description" => value.is_string(),
+        "minimum" | "maximum" | "multipleOf" => value.is_number(),
+        "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
+            value.as_f64().is_some_and(|count| count >= 0.0 && count.fract() == 0.0)
+        }
+        _ => true,
+    }
 }

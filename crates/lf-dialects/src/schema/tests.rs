@@ -98,3 +98,33 @@ fn names_fit_their_target() {
     assert_eq!(SchemaTarget::Gemini.name("9bad name!"), "_9bad_name_");
     assert!(SchemaTarget::Gemini.name(&"9".repeat(64)).len() <= 64);
 }
+
+#[test]
+fn what_is_no_schema_costs_no_other_tool_the_request() {
+    let schema = json!({
+        "type": "object",
+        "required": ["a"],
+        "properties": {
+            "a": {"type": "objekt", "description": 5, "minLength": -1, "pattern": ["x"]},
+            "b": {"$ref": "https://schema.example/b.json"},
+            "c": {"$ref": "#/$defs/missing"},
+            "d": {"$ref": "#/$defs/node"},
+            "e": "a word",
+            "f": {"enum": [], "required": true, "items": 3, "anyOf": []},
+            "g": {"type": ["string", "nul"]},
+        },
+        "$defs": {"node": {"type": "object", "properties": {"below": {"$ref": "#/$defs/node"}}}},
+    });
+    let expected = json!({
+        "type": "object",
+        "required": ["a"],
+        "properties": {"a": {}, "b": {}, "c": {}, "d": {"$ref": "#/$defs/node"}, "e": {}, "f": {}, "g": {}},
+        "$defs": {"node": {"type": "object", "properties": {"below": {"$ref": "#/$defs/node"}}}},
+    });
+    assert_eq!(openai(schema.clone()), expected.to_string());
+    for target in [SchemaTarget::Openai, SchemaTarget::Anthropic, SchemaTarget::Gemini] {
+        let told = tool_for(target, &spec(schema.clone())).to_string();
+        assert!(!told.contains("schema.example") && !told.contains("objekt"), "{told}");
+    }
+    assert!(!ollama_parameters(&schema).to_string().contains("schema.example"));
+}

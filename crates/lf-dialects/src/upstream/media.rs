@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use lf_core::{Content, ModelError, Part};
+use serde_json::{Value, json};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Piece<'a> {
@@ -34,6 +35,67 @@ impl Media<'_> {
             _ => "file",
         }
     }
+}
+
+/// A part of a tool's result, for an API that is shown media of some kinds only.
+pub(crate) enum Shown<'a> {
+    Text(Cow<'a, str>),
+    Media(Media<'a>),
+}
+
+/// The parts of a tool's result. What the API does not take becomes a note: nothing that a tool returns may cost the
+/// request.
+pub(crate) fn shown<'a>(content: &'a Content, takes: impl Fn(&Media<'_>) -> bool) -> Vec<Shown<'a>> {
+    let parts = match content {
+        Content::Text(text) => return vec![Shown::Text(Cow::Borrowed(text))],
+        Content::Parts(parts) => parts,
+    };
+    let shown = parts.iter().map(|part| match piece(part) {
+        Ok(Piece::Text(text)) => Shown::Text(Cow::Borrowed(text)),
+        Ok(Piece::Media(media)) if takes(&media) => Shown::Media(media),
+        Ok(Piece::Media(_)) | Err(_) => Shown::Text(Cow::Owned(note(part))),
+    });
+    shown.filter(|shown| !matches!(shown, Shown::Text(text) if text.is_empty())).collect()
+}
+
+/// What a model is told in place of a part that it cannot be shown.
+pub(crate) fn note(part: &Part) -> String {
+    match piece(part) {
+        Ok(Piece::Text(text)) => text.to_owned(),
+        Ok(Piece::Media(Media { kind, source: Source::Data(data) })) => {
+            let size = decoded_length(data);
+            format!("[{kind}, {size} bytes: this model cannot be shown it]")
+        }
+        Ok(Piece::Media(Media { kind, source: Source::Url(url) })) => {
+            format!("[{kind} at {url}: this model cannot be shown it]")
+        }
+        Err(_) => {
+            let kind = match part {
+                Part::Other(value) => value["type"].as_str().unwrap_or("unknown"),
+                Part::Text(_) | Part::Image { .. } => "unknown",
+            };
+            format!("[content of type `{kind}`, which this model cannot be shown]")
+        }
+    }
+}
+
+/// What is told of the media of a result: their types, and their sizes where they came with it.
+pub(crate) fn listed(content: &Content) -> Vec<Value> {
+    let Content::Parts(parts) = content else { return Vec::new() };
+    let media = parts.iter().filter_map(|part| match piece(part) {
+        Ok(Piece::Media(media)) => Some(media),
+        Ok(Piece::Text(_)) | Err(_) => None,
+    });
+    media
+        .map(|media| match media.source {
+            Source::Data(data) => json!({"mime_type": media.kind, "bytes": decoded_length(data)}),
+            Source::Url(url) => json!({"mime_type": media.kind, "url": url}),
+        })
+        .collect()
+}
+
+fn decoded_length(base64: &str) -> usize {
+    base64.trim_end_matches('=').len() * 3 / 4
 }
 
 /// The pieces of a content, without empty texts.
@@ -133,3 +195,6 @@ fn guess(name: &str) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -155,7 +155,105 @@ fn meaning(dialect: Dialect, messages: &[Message]) -> Vec<String> {
     messages.iter().map(told).collect()
 }
 
+/// The dialects that are only asked.
+const ONE_WAY: [Dialect; 2] = [Dialect::Gemini, Dialect::Ollama];
+
+/// What a message says to a dialect that is only asked: its texts, images, calls and results in order.
+fn said_to(dialect: Dialect, message: &Message) -> Vec<String> {
+    let content = |content: &Content| -> Vec<String> {
+        let parts = match content {
+            Content::Text(text) => vec![Part::Text(text.clone())],
+            Content::Parts(parts) => parts.clone(),
+        };
+        let (texts, images): (Vec<Part>, Vec<Part>) = match dialect {
+            // one text, and the images beside it
+            Dialect::Ollama => parts.into_iter().partition(|part| matches!(part, Part::Text(_))),
+            _ => (parts, Vec::new()),
+        };
+        let told = |part: Part| match part {
+            Part::Text(text) => text,
+            Part::Image { url, .. } => url.rsplit(',').next().unwrap_or_default().to_owned(),
+            part => panic!("{part:?}"),
+        };
+        let texts: Vec<String> = texts.into_iter().map(told).filter(|text| !text.is_empty()).collect();
+        let texts = match dialect {
+            Dialect::Ollama => Some(texts.join("\n")).filter(|text| !text.is_empty()).into_iter().collect(),
+            _ => texts,
+        };
+        texts.into_iter().chain(images.into_iter().map(told)).collect()
+    };
+    match message {
+        Message::System(prose) | Message::User(prose) => content(&prose.content),
+        Message::Assistant(said) => {
+            let calls = said.calls.iter().map(|call| format!("{} {}", call.name, call.arguments.raw()));
+            content(&said.content).into_iter().chain(calls).collect()
+        }
+        Message::Tool(result) => {
+            let (name, text) = (result.name.as_deref().unwrap(), result.content.text());
+            vec![match (result.is_error, dialect) {
+                (true, Dialect::Gemini) => format!("{name} error {text}"),
+                (true, _) => format!("{name} output Error: {text}"),
+                (false, _) => format!("{name} output {text}"),
+            }]
+        }
+    }
+}
+
+/// The same, read from a body.
+fn heard(dialect: Dialect, body: &Value) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let word = |value: &Value| value.as_str().map(str::to_owned);
+    let call = |call: &Value| {
+        format!("{} {}", word(&call["name"]).unwrap(), call.get("args").unwrap_or(&call["arguments"]))
+    };
+    if dialect == Dialect::Ollama {
+        let message = |message: &Value| -> Vec<String> {
+            let text = word(&message["content"]).unwrap();
+            if message["role"] == "tool" {
+                return vec![format!("{} output {text}", word(&message["tool_name"]).unwrap())];
+            }
+            let images = list(&message["images"]).iter().filter_map(word).collect::<Vec<_>>();
+            let calls =
+                list(&message["tool_calls"]).iter().map(|told| call(&told["function"])).collect::<Vec<_>>();
+            Some(text).filter(|text| !text.is_empty()).into_iter().chain(images).chain(calls).collect()
+        };
+        return list(&body["messages"]).iter().flat_map(message).collect();
+    }
+    let contents = list(&body["contents"]);
+    let parts =
+        [&body["systemInstruction"]].into_iter().chain(&contents).flat_map(|content| list(&content["parts"]));
+    let part = |part: Value| {
+        let result = &part["functionResponse"];
+        let told = result["response"].as_object().and_then(|response| response.iter().next());
+        word(&part["text"])
+            .or_else(|| word(&part["inlineData"]["data"]))
+            .or_else(|| word(&part["fileData"]["fileUri"]))
+            .or_else(|| part.get("functionCall").map(call))
+            .or_else(|| {
+                told.map(|(key, text)| {
+                    format!("{} {key} {}", word(&result["name"]).unwrap(), word(text).unwrap())
+                })
+            })
+            .unwrap()
+    };
+    parts.map(part).collect()
+}
+
 proptest! {
+    /// What is never read here has no decoder; what it must hold is read by the test.
+    #[test]
+    fn a_request_says_all_that_was_said_to_a_dialect_that_is_only_asked(request in request()) {
+        for dialect in ONE_WAY {
+            // an image that is a URL cannot be told to Ollama
+            let Ok(body) = encode_whole(dialect, "m", &request, &UpstreamOptions::default()) else {
+                prop_assert_eq!(dialect, Dialect::Ollama);
+                continue;
+            };
+            let said: Vec<String> = request.messages.iter().flat_map(|message| said_to(dialect, message)).collect();
+            prop_assert_eq!(heard(dialect, &body), said, "{:?} {}", dialect, body);
+        }
+    }
+
     #[test]
     fn a_request_means_the_same_after_any_dialect_that_is_spoken_both_ways(request in request()) {
         for dialect in BOTH_WAYS {

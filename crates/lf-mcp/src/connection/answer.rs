@@ -51,7 +51,11 @@ pub(super) fn output(value: Value) -> Result<ToolOutput, AskError> {
 }
 
 fn not_a_result(what: &str) -> AskError {
-    AskError::Refused { message: format!("it answered with {what} instead of a tool result"), code: -32_603 }
+    AskError::Refused {
+        message: format!("it answered with {what} instead of a tool result"),
+        code: -32_603,
+        data: None,
+    }
 }
 
 fn content(block: Value) -> ToolContent {

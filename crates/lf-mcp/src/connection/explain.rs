@@ -1,13 +1,18 @@
 //! Why a start failed, in words.
 
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::EXIT_GRACE;
 use super::greeting::Opening;
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::spawn::{self, Process};
+
+/// The number of the signal that nothing survives.
+const SIGKILL: i32 = 9;
 
 /// A start that failed.
 #[derive(Debug)]
@@ -38,6 +43,7 @@ pub(super) fn unanswered(what: &str) -> Failure {
         format!("did not answer {what} in time"),
         "check that it is an MCP server of this transport, or raise `startup_timeout`",
     )
+    .of(Cause::Unresponsive)
 }
 
 /// Adds what a child that failed to start wrote last, and how it ended.
@@ -61,19 +67,52 @@ pub(super) async fn explain(broken: Broken, process: Option<Process>, limit: Dur
         Some(127) => Failure::hinted(
             format!("Command not found: {ending}"),
             "install what the command starts, or correct the command",
-        ),
+        )
+        .of(Cause::CannotStart),
         Some(code) if code == 126 || is_denied => Failure::hinted(
             format!("Permission denied: {ending}"),
             "check the permissions of the files and directories that the command uses",
-        ),
-        _ => Failure::new(ending),
+        )
+        .of(Cause::CannotStart),
+        _ => ended(Some(status)),
     };
     with_lines(described, &lines)
+}
+
+/// Of a child that ended by itself.
+pub(super) fn ended(status: Option<ExitStatus>) -> Failure {
+    let reason = status.map_or_else(|| "ended".to_owned(), spawn::ending);
+    let is_killed = status.is_some_and(|status| status.signal() == Some(SIGKILL));
+    let hint = is_killed.then(|| "the system kills what takes too much memory; see its log".to_owned());
+    Failure { hint, ..Failure::new(reason) }.of(Cause::Exited)
+}
+
+/// What languages say of memory that they were not given: Python, Node.js, Go, C++, Rust, and the C library.
+fn tells_of_memory(line: &str) -> bool {
+    const SIGNS: [&str; 7] = [
+        "memoryerror",
+        "out of memory",
+        "cannot allocate memory",
+        "bad_alloc",
+        "memory allocation of",
+        "allocation failed",
+        "enomem",
+    ];
+    let line = line.to_lowercase();
+    SIGNS.iter().any(|sign| line.contains(sign))
 }
 
 pub(super) fn with_lines(failure: Failure, lines: &[String]) -> Failure {
     if lines.is_empty() {
         return failure;
     }
-    Failure { reason: format!("{}; stderr: {}", failure.reason, lines.join(" | ")), hint: failure.hint }
+    let failure = match failure.cause {
+        Cause::Exited if lines.iter().any(|line| tells_of_memory(line)) => Failure::hinted(
+            format!("out of memory: {}", failure.reason),
+            "each of its processes may use `limits.memory` of the server (4GiB); raise it, or give the server less to do",
+        )
+        .of(Cause::OutOfMemory),
+        _ => failure,
+    };
+    Failure { reason: format!("{}; stderr: {}", failure.reason, lines.join(" | ")), ..failure }
 }

@@ -20,9 +20,10 @@ use tokio::time::{Instant, timeout_at};
 use super::explain::{Broken, unanswered};
 use crate::failure::{Failure, excerpt};
 
-/// The ids of our two requests; the library counts its own from 0.
+/// The ids of our requests; the library counts its own from 0.
 const DISCOVER: i64 = 1_000_000_001;
 const INITIALIZE: i64 = 1_000_000_002;
+const DISCOVER_AGAIN: i64 = 1_000_000_003;
 /// For a server that turned out to be modern to refuse the `initialize` that it was sent meanwhile.
 const SECOND_ANSWER: Duration = Duration::from_secs(5);
 const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
@@ -76,6 +77,8 @@ pub(super) async fn greet<T: Transport<RoleClient>>(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Discover,
+    /// The same after it was refused for no reason.
+    DiscoverAgain,
     Initialize,
 }
 
@@ -83,13 +86,14 @@ impl Asked {
     fn id(self) -> i64 {
         match self {
             Self::Discover => DISCOVER,
+            Self::DiscoverAgain => DISCOVER_AGAIN,
             Self::Initialize => INITIALIZE,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Discover => "`server/discover`",
+            Self::Discover | Self::DiscoverAgain => "`server/discover`",
             Self::Initialize => "`initialize`",
         }
     }
@@ -127,6 +131,8 @@ enum Discovered {
     Legacy(Failure),
     /// A modern server that we cannot work with.
     Refused(Failure),
+    /// It refused the revision that it says it speaks: another instance of it may know better.
+    Contradicted(Failure),
 }
 
 struct Greeter<'a, T> {
@@ -137,18 +143,26 @@ struct Greeter<'a, T> {
 impl<T: Transport<RoleClient>> Greeter<'_, T> {
     /// For connections where each request is answered on its own.
     async fn discover(&mut self, end: Instant) -> Result<ServerPeerInfo, Broken> {
+        let mut discovered = self.discover_once(Asked::Discover, end).await?;
+        if let Discovered::Contradicted(_) = discovered {
+            discovered = self.discover_once(Asked::DiscoverAgain, end).await?;
+        }
+        match discovered {
+            Discovered::Modern(info) => Ok(*info),
+            Discovered::Legacy(failure) => Err(Broken::told(failure).or_else(Opening::Initialize)),
+            Discovered::Refused(failure) | Discovered::Contradicted(failure) => Err(Broken::told(failure)),
+        }
+    }
+
+    async fn discover_once(&mut self, asked: Asked, end: Instant) -> Result<Discovered, Broken> {
         let asking = async {
-            self.ask(Asked::Discover).await?;
+            self.ask(asked).await?;
             Ok(self.answer(end).await)
         };
         // the answer may be on its way from the moment it is sent
         let answer = timeout_at(end, asking).await.unwrap_or(Ok(Answer::Silence))?;
-        let said = answer.to(Asked::Discover).map_err(|broken| broken.or_else(Opening::Initialize))?;
-        match discovered(said) {
-            Discovered::Modern(info) => Ok(*info),
-            Discovered::Legacy(failure) => Err(Broken::told(failure).or_else(Opening::Initialize)),
-            Discovered::Refused(failure) => Err(Broken::told(failure)),
-        }
+        let said = answer.to(asked).map_err(|broken| broken.or_else(Opening::Initialize))?;
+        Ok(discovered(said))
     }
 
     /// For one connection that carries everything. A server that has not answered for a while is either one that
@@ -163,7 +177,9 @@ impl<T: Transport<RoleClient>> Greeter<'_, T> {
             Answer::Said(_, said) => match discovered(said) {
                 Discovered::Modern(info) => return Ok(*info),
                 Discovered::Legacy(_) => {}
-                Discovered::Refused(failure) => return Err(Broken::told(failure)),
+                Discovered::Refused(failure) | Discovered::Contradicted(failure) => {
+                    return Err(Broken::told(failure));
+                }
             },
             Answer::Closed => return Err(closed(Asked::Discover).or_else(Opening::Initialize)),
             Answer::Silence => is_open = true,
@@ -176,11 +192,13 @@ impl<T: Transport<RoleClient>> Greeter<'_, T> {
                     Err(broken) if is_open => refusal = Some(broken),
                     settled => return settled,
                 },
-                Answer::Said(Asked::Discover, _) if !is_open => {}
-                Answer::Said(Asked::Discover, said) => match discovered(said) {
+                Answer::Said(Asked::Discover | Asked::DiscoverAgain, _) if !is_open => {}
+                Answer::Said(Asked::Discover | Asked::DiscoverAgain, said) => match discovered(said) {
                     Discovered::Modern(info) if refusal.is_some() => return Ok(*info),
                     Discovered::Modern(info) => return self.modern_after_all(*info).await,
-                    Discovered::Refused(failure) => return Err(Broken::told(failure)),
+                    Discovered::Refused(failure) | Discovered::Contradicted(failure) => {
+                        return Err(Broken::told(failure));
+                    }
                     Discovered::Legacy(_) => match refusal {
                         Some(refusal) => return Err(refusal),
                         None => is_open = false,
@@ -212,7 +230,7 @@ impl<T: Transport<RoleClient>> Greeter<'_, T> {
     async fn ask(&mut self, asked: Asked) -> Result<(), Broken> {
         let client = self.manners.client.clone();
         let request = match asked {
-            Asked::Discover => {
+            Asked::Discover | Asked::DiscoverAgain => {
                 let mut discover = DiscoverRequest::new(DiscoverRequestParams {});
                 discover.extensions.insert(RequestMetaObject::with_client_context(
                     ProtocolVersion::V_2026_07_28,
@@ -242,8 +260,8 @@ impl<T: Transport<RoleClient>> Greeter<'_, T> {
         let broken = Broken::silent(&format!("{} could not be sent to it", asked.name()));
         match asked {
             // Nobody is there, or wants to know who we are: that would be no different.
-            Asked::Discover if crate::http::is_final(error) => broken,
-            Asked::Discover => broken.or_else(Opening::Initialize),
+            Asked::Discover | Asked::DiscoverAgain if crate::http::is_final(error) => broken,
+            Asked::Discover | Asked::DiscoverAgain => broken.or_else(Opening::Initialize),
             Asked::Initialize => broken,
         }
     }
@@ -281,7 +299,7 @@ impl<T: Transport<RoleClient>> Greeter<'_, T> {
             }
             // An error without an id is that of a server which could not read the request.
             let is_unread = id.is_none() && self.manners.opening != Opening::Initialize;
-            if is_of(Asked::Discover) || is_unread {
+            if is_of(Asked::Discover) || is_of(Asked::DiscoverAgain) || is_unread {
                 return Answer::Said(Asked::Discover, said);
             }
             if id.is_none() {
@@ -348,6 +366,10 @@ fn discovery_error(error: &ErrorData) -> Discovered {
 
 /// Of a modern server that does not speak our revision.
 fn no_common(supported: &[&str]) -> Discovered {
+    if supported.contains(&ProtocolVersion::V_2026_07_28.as_str()) {
+        let reason = "refuses revision 2026-07-28 of the protocol, and lists it as one of its own";
+        return Discovered::Contradicted(Failure::new(reason));
+    }
     let failure = Failure::new(match supported {
         [] => "does not speak revision 2026-07-28 of the protocol".to_owned(),
         _ => format!("speaks other revisions of the protocol: {}", excerpt(&supported.join(", "), 200)),

@@ -5,13 +5,12 @@
 //! is probed is started once more, for `initialize` alone. What a server turned out to be is remembered, so that this is
 //! done once.
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lf_core::McpServer;
-use lf_core::project::{Generation, Transport as Kind};
+use lf_core::project::{Generation, HttpServer, Transport as Kind};
 use rmcp::RoleClient;
 use rmcp::service::{RunningService, serve_directly_with_ct};
 use rmcp::transport::Transport;
@@ -21,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 use super::client::{self, Client};
 use super::explain::{Broken, explain, unanswered};
 use super::greeting::{Manners, Opening, greet};
-use super::{EXIT_GRACE, Surroundings, launch};
+use super::{EXIT_GRACE, Lane, Surroundings, launch};
 use crate::failure::Failure;
+use crate::http::Access;
 use crate::secrets::Secrets;
 use crate::spawn::{self, Process};
 use crate::sse::SseTransport;
@@ -39,32 +39,6 @@ const PATIENCE_SHARE: u32 = 4;
 /// A probe, a fresh start for the one generation, and one for the other.
 const ATTEMPTS: usize = 3;
 
-/// The generations that servers turned out to be of. Those that cannot be told are not in it.
-#[derive(Debug, Default)]
-pub(crate) struct Generations(Mutex<HashMap<Arc<McpServer>, Generation>>);
-
-impl Generations {
-    fn of(&self, server: &McpServer) -> Option<Generation> {
-        self.lock().get(server).copied()
-    }
-
-    fn remember(&self, server: &Arc<McpServer>, generation: Generation) {
-        self.lock().insert(server.clone(), generation);
-    }
-
-    pub(crate) fn forget(&self, server: &McpServer) {
-        self.lock().remove(server);
-    }
-
-    pub(crate) fn retain(&self, mut keep: impl FnMut(&McpServer) -> bool) {
-        self.lock().retain(|server, _| keep(server));
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<McpServer>, Generation>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// A connection on which a server was greeted.
 pub(super) struct Greeted {
     pub(super) running: RunningService<RoleClient, Client>,
@@ -77,12 +51,12 @@ pub(super) struct Greeted {
 pub(super) async fn climb(
     server: &Arc<McpServer>,
     surroundings: &Surroundings,
-    wanted: Option<Generation>,
+    lane: Lane,
     secrets: &Arc<Secrets>,
     deadline: Instant,
 ) -> Result<Greeted, Failure> {
     let generations = &surroundings.generations;
-    let pinned = wanted.or(server.protocol.generation());
+    let pinned = lane.generation.or(server.protocol.generation());
     let mut opening = match pinned.or_else(|| generations.of(server)) {
         None => Opening::Probe,
         Some(Generation::Modern) => Opening::Discover,
@@ -90,13 +64,14 @@ pub(super) async fn climb(
     };
     let mut attempts = 1;
     loop {
-        let attempt = Attempt { server, surroundings, opening, deadline };
+        let attempt = Attempt { server, surroundings, lane, opening, deadline };
         let (broken, process) = match Box::pin(attempt.run(secrets.clone())).await {
             Ok(greeted) => {
                 let revision =
                     greeted.running.peer().peer_info().map(|info| info.protocol_version.to_string());
                 if pinned.is_none() {
-                    generations.remember(server, Generation::of(&revision.unwrap_or_default()));
+                    let generation = Generation::of(&revision.unwrap_or_default());
+                    generations.remember(server, generation, &surroundings.tracker);
                 }
                 return Ok(greeted);
             }
@@ -121,32 +96,39 @@ pub(super) async fn climb(
 struct Attempt<'a> {
     server: &'a McpServer,
     surroundings: &'a Surroundings,
+    lane: Lane,
     opening: Opening,
     deadline: Instant,
 }
 
 impl Attempt<'_> {
     async fn run(&self, secrets: Arc<Secrets>) -> Result<Greeted, (Broken, Option<Process>)> {
-        let signals = Arc::new(Signals::new(secrets.clone()));
+        let record = self.surroundings.records.of(self.server);
+        let signals = Arc::new(Signals::new(secrets.clone(), record.clone()));
         let told = |failure| (Broken::told(failure), None);
         let mut process = None;
         let running = match &self.server.transport {
             Kind::Stdio(stdio) => {
-                let launch = launch(stdio, self.surroundings, secrets);
+                let launch = launch(stdio, self.surroundings, secrets, record);
                 let (child, stdin, stdout) =
-                    spawn::spawn(&launch, &self.surroundings.tracker, &self.server.name).map_err(told)?;
+                    spawn::spawn(launch, &self.surroundings.tracker, &self.server.name)
+                        .await
+                        .map_err(told)?;
                 let transport = StdioTransport::new(stdout, stdin, signals.clone());
                 let greeting = Box::pin(self.greet(transport, &signals));
                 unless_exited(process.insert(child), greeting).await.unwrap_or_else(|| Err(self.exited()))
             }
             Kind::Http(http) => {
                 let client = self.surroundings.client().map_err(told)?;
-                let transport = crate::http::transport(client, http, signals.clone()).map_err(told)?;
+                let transport =
+                    crate::http::transport(client, http, self.access(http, &signals), signals.clone())
+                        .map_err(told)?;
                 self.greet(transport, &signals).await
             }
             Kind::Sse(http) => {
                 let client = self.surroundings.client().map_err(told)?;
-                let connecting = SseTransport::connect(client, http, signals.clone());
+                let connecting =
+                    SseTransport::connect(client, http, self.access(http, &signals), signals.clone());
                 match timeout_at(self.deadline, connecting).await {
                     Ok(transport) => self.greet(transport.map_err(told)?, &signals).await,
                     Err(_) => Err(Broken::told(unanswered("the event stream"))),
@@ -157,6 +139,10 @@ impl Attempt<'_> {
             Ok(running) => Ok(Greeted { running, signals, process }),
             Err(broken) => Err((broken, process)),
         }
+    }
+
+    fn access(&self, http: &HttpServer, signals: &Arc<Signals>) -> Access {
+        Access::new(self.server, http, &self.surroundings.oauth, signals.clone())
     }
 
     async fn greet<T: Transport<RoleClient> + 'static>(
@@ -172,7 +158,7 @@ impl Attempt<'_> {
         let manners = Manners {
             opening: self.opening,
             protocol: self.server.protocol,
-            client: client::config(),
+            client: client::config(self.lane),
             is_duplex,
             patience: patience.min(self.server.startup_timeout / PATIENCE_SHARE),
             deadline: self.deadline,
@@ -180,7 +166,12 @@ impl Attempt<'_> {
         match Box::pin(greet(&mut tap, &manners)).await {
             Ok(info) => {
                 abandoned.disarm();
-                let client = Client { server: self.server.name.clone() };
+                let client = Client {
+                    lane: self.lane,
+                    server: self.server.name.as_str().into(),
+                    policy: self.server.elicitation,
+                    signals: signals.clone(),
+                };
                 Ok(serve_directly_with_ct(client, tap, Some(info), CancellationToken::new()))
             }
             Err(broken) => Err(match signals.trouble() {

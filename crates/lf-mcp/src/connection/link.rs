@@ -1,36 +1,38 @@
 //! The side of a connection that calls go through.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lf_core::project::Generation;
-use lf_core::tool::{ToolOutput, ToolProgress};
+use lf_core::project::{Elicitation, Generation};
+use lf_core::tool::{Attendant, ToolProgress};
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, ErrorCode,
-    InputResponses, RequestId, ServerResult, SubscriptionFilter, SubscriptionsListenRequest,
-    SubscriptionsListenRequestParams,
+    CancelledNotificationParam, ClientRequest, ErrorCode, RequestId, RequestMetaObject, ServerResult,
+    SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::answer::{self, Answer};
+use super::asking::{ANSWER_LIMIT, Answering, Asked, Attending};
 use super::client::Client;
-use super::elicitation;
 use super::explain::unanswered;
+use super::rounds::VISIT_FIRST;
+use super::turns::Turns;
 use crate::failure::{Failure, excerpt};
+use crate::http::{BROKEN_OFF, Fate, MAX_BODY};
 use crate::sse::SseError;
 use crate::stdio::{MAX_LINE, OVERSIZED};
 use crate::tap::Signals;
 
-/// Bytes of one result over HTTP.
-const MAX_RESULT: usize = 16 * 1024 * 1024;
-/// Requests for one call whose server wants input meanwhile, as many as other SDKs send.
-const MAX_ROUNDS: usize = 10;
 /// Characters shown of what a server calls itself.
 const SHOWN_NAME: usize = 200;
+/// Questions of one call that somebody is asked; more are declined.
+const MAX_QUESTIONS: usize = 32;
+/// URLs that one call is sent to.
+const MAX_VISITS: usize = 8;
 /// Characters shown of a refusal.
 const SHOWN_REFUSAL: usize = 2_000;
 
@@ -41,7 +43,11 @@ pub(crate) struct Link {
     pub(crate) signals: Arc<Signals>,
     /// Empty over stdio.
     base_url: Arc<str>,
+    /// The name that the file gives the server.
+    pub(super) server: Arc<str>,
+    pub(super) policy: Elicitation,
     tracker: TaskTracker,
+    pub(super) turns: Turns,
     pub(crate) about: Arc<About>,
 }
 
@@ -54,10 +60,19 @@ pub(crate) struct About {
     pub(crate) tells_changes: bool,
     /// Name and version.
     pub(crate) server: Option<(String, String)>,
+    /// All of it, as MCP writes it.
+    pub(crate) said: Value,
+}
+
+impl About {
+    /// What the server declares of one of its abilities; `None` where it has no such ability.
+    pub(crate) fn capability(&self, name: &str) -> Option<&Value> {
+        self.said.get("capabilities")?.get(name).filter(|declared| !declared.is_null())
+    }
 }
 
 /// Why a request got no usable answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum AskError {
     Timeout(Duration),
     /// The connection ended before the answer.
@@ -69,10 +84,22 @@ pub(crate) enum AskError {
     Refused {
         message: String,
         code: i64,
+        data: Option<Value>,
     },
     TooLarge(usize),
+    /// Nothing was run: a person has to visit these URLs first, each as the parameters of a question.
+    VisitFirst {
+        message: String,
+        visits: Vec<Value>,
+    },
     /// What was agreed on with the server holds no longer: the request was not run, and a new connection may do.
     Outdated(Failure),
+    /// The request was not run, and the connection is as good as before: for want of credentials, or because there are
+    /// too many. It may be sent after the pause that the server names.
+    TurnedAway {
+        failure: Failure,
+        after: Option<Duration>,
+    },
 }
 
 impl Link {
@@ -94,59 +121,44 @@ impl Link {
             protocol: clean(&protocol),
             tells_changes: tools.is_some_and(|tools| tools.list_changed == Some(true)),
             server: server.map(|server| (clean(&server.name), clean(&server.version))),
+            said: signals.secrets.value(serde_json::to_value(info).unwrap_or_default()),
         };
-        Self { peer, signals, base_url: base_url.into(), tracker, about: Arc::new(about) }
+        let client = running.service();
+        let (server, policy) = (client.server.clone(), client.policy);
+        Self {
+            peer,
+            signals,
+            base_url: base_url.into(),
+            server,
+            policy,
+            tracker,
+            turns: Turns::default(),
+            about: Arc::new(about),
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.peer.is_transport_closed()
     }
 
-    /// Runs a tool. `limit` starts anew with each report of progress and each question that the server has meanwhile;
-    /// `total` bounds it all. Dropping the future tells the server that the call is cancelled.
-    pub(crate) async fn call(
-        &self,
-        tool: &str,
-        arguments: &Map<String, Value>,
-        (limit, total): (Duration, Duration),
-        progress: &(dyn Fn(ToolProgress) + Send + Sync),
-    ) -> Result<ToolOutput, AskError> {
-        let end = Instant::now() + total;
-        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
-        for _ in 0..MAX_ROUNDS {
-            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
-            let left = end.saturating_duration_since(Instant::now());
-            let result = self.ask(request, (limit, left), progress).await;
-            let result = result.map_err(|error| match error {
-                // what is told is the limit, not what was left of it
-                AskError::Timeout(reached) if reached == left => AskError::Timeout(total),
-                error => error,
-            })?;
-            let value = serde_json::to_value(&result).unwrap_or_default();
-            match answer::read(value)? {
-                Answer::Complete(fields) => {
-                    let fields = self.signals.secrets.value(Value::Object(fields));
-                    return answer::output(fields);
-                }
-                Answer::InputRequired { questions, state } => {
-                    params.input_responses = Some(responses(questions)?);
-                    params.request_state = state;
-                }
-            }
-        }
-        let message = format!("it asked for input more than {MAX_ROUNDS} times");
-        Err(AskError::Refused { message, code: -32_603 })
-    }
-
     /// Asks the server to tell when its tools change, and waits until that ends. `Err` when it does not want to.
     /// Dropping the future ends it.
     pub(crate) async fn listen(&self) -> Result<(), AskError> {
-        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        self.listen_to(self.wanted_changes(), &|_| {}).await
+    }
+
+    /// The same for what a filter names; what the subscription is called is told before its acknowledgement is awaited.
+    pub(crate) async fn listen_to(
+        &self,
+        filter: SubscriptionFilter,
+        named: &(dyn Fn(RequestId) + Send + Sync),
+    ) -> Result<(), AskError> {
         let params = SubscriptionsListenRequestParams::new(filter);
         let request = ClientRequest::SubscriptionsListenRequest(SubscriptionsListenRequest::new(params));
         // What comes over the stream is taken off by the tap, as everything else that a server says on its own.
         let sending = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options());
         let handle = sending.await.map_err(|error| self.ask_error(error))?;
+        named(handle.id.clone());
         let mut cancel = CancelOnDrop { link: self, id: Some(handle.id.clone()) };
         let _listening = self.signals.listening();
         let ended = handle.rx.await;
@@ -157,21 +169,63 @@ impl Link {
         }
     }
 
+    /// Of the tools, and, where others are told of them, of everything else that the server tells.
+    fn wanted_changes(&self) -> SubscriptionFilter {
+        let tells = |what: &str| {
+            self.signals.inbox.is_open()
+                && self.about.capability(what).is_some_and(|declared| declared["listChanged"] == true)
+        };
+        let mut filter = SubscriptionFilter::default();
+        filter.tools_list_changed = self.about.tells_changes.then_some(true);
+        filter.prompts_list_changed = tells("prompts").then_some(true);
+        filter.resources_list_changed = tells("resources").then_some(true);
+        filter
+    }
+
+    /// Asks for something in which the server has nothing to ask back.
+    pub(crate) async fn ask(
+        &self,
+        request: ClientRequest,
+        limits: (Duration, Duration),
+    ) -> Result<ServerResult, AskError> {
+        self.send(request, limits, &|_: ToolProgress| {}, None, None).await
+    }
+
+    /// Asks for something that somebody attends: they are told of progress, and asked what the server asks meanwhile.
     /// What it reports and fails with holds no secrets; the result is as it came.
-    pub(super) async fn ask(
+    pub(crate) async fn ask_with(
+        &self,
+        request: ClientRequest,
+        limits: (Duration, Duration),
+        attendant: &dyn Attendant,
+        meta: Option<RequestMetaObject>,
+    ) -> Result<ServerResult, AskError> {
+        self.send(request, limits, attendant, Some(attendant), meta).await
+    }
+
+    /// Sends a request at once. `limit` starts anew with each report of progress; `total` bounds it all.
+    pub(super) async fn send_now(
         &self,
         request: ClientRequest,
         (limit, total): (Duration, Duration),
-        progress: &(dyn Fn(ToolProgress) + Send + Sync),
+        told: &dyn Attendant,
+        asked: Option<&dyn Attendant>,
+        meta: Option<RequestMetaObject>,
     ) -> Result<ServerResult, AskError> {
+        let tool = match &request {
+            ClientRequest::CallToolRequest(call) => Some(call.params.name.to_string()),
+            _ => None,
+        };
         let Some(_asking) = self.signals.ask() else {
             let trouble = self.signals.trouble();
             return Err(AskError::Unsent(trouble.unwrap_or_else(|| Failure::new("the connection ended"))));
         };
         let now = Instant::now();
-        let end = now + total;
+        let mut end = now + total;
         let mut idle_end = now + limit;
-        let sending = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+        let mut options = PeerRequestOptions::no_options();
+        options.meta = meta;
+        let sending = self.peer.send_cancellable_request(request, options);
         let mut handle: RequestHandle<RoleClient> = match timeout_at(idle_end.min(end), sending).await {
             Ok(Ok(handle)) => handle,
             Ok(Err(error)) => return Err(self.ask_error(error)),
@@ -179,13 +233,16 @@ impl Link {
         };
         let mut reports = self.signals.progress(handle.progress_token.clone());
         let mut cancel = CancelOnDrop { link: self, id: Some(handle.id.clone()) };
+        let mut questions = asked.map(|asked| (self.signals.attend(handle.id.clone(), asked), asked));
+        let mut answering: Option<Answering<'_>> = None;
+        let mut asked_so_far = 0;
         let mut last = f64::NEG_INFINITY;
         let mut report = |update: ToolProgress| {
             // The protocol wants it to increase; what does not was overtaken.
             if update.progress > last {
                 last = update.progress;
                 let message = update.message.map(|message| self.signals.secrets.content(message));
-                progress(ToolProgress { message, ..update });
+                told.progress(ToolProgress { message, ..update });
             }
         };
         let answer = loop {
@@ -196,7 +253,27 @@ impl Link {
                     report(update);
                 }
                 answer = &mut handle.rx => break answer,
-                () = sleep_until(idle_end.min(end)) => {
+                answered = Answering::settle(&mut answering) => {
+                    end += answered.waited;
+                    idle_end = Instant::now() + limit;
+                    if answered.is_visiting {
+                        // what the server waits for now takes as long as an answer of a person
+                        idle_end += ANSWER_LIMIT;
+                        end = end.max(idle_end);
+                    }
+                }
+                asked = next(&mut questions), if answering.is_none() => {
+                    let (asked, attendant) = asked;
+                    asked_so_far += 1;
+                    answering = match asked_so_far <= MAX_QUESTIONS {
+                        true => Some(Answering::start(self, asked, tool.as_deref(), attendant)),
+                        false => {
+                            asked.turn_down();
+                            None
+                        }
+                    };
+                }
+                () = sleep_until(idle_end.min(end)), if answering.is_none() => {
                     return Err(AskError::Timeout(if end < idle_end { total } else { limit }));
                 }
             }
@@ -210,42 +287,58 @@ impl Link {
 
     fn ask_error(&self, error: ServiceError) -> AskError {
         // whole and before it is cut: the half of a secret is not found any more
-        let refused = |message: &str, code| {
+        let refused = |message: &str, code, data: Option<Value>| {
             let message = excerpt(&self.signals.secrets.message(message), SHOWN_REFUSAL);
-            AskError::Refused { message, code }
+            AskError::Refused { message, code, data: data.map(|data| self.signals.secrets.value(data)) }
         };
         match error {
-            ServiceError::McpError(error) if error.code == OVERSIZED => AskError::TooLarge(MAX_LINE),
+            ServiceError::McpError(error) if error.code == OVERSIZED => {
+                AskError::TooLarge(if self.base_url.is_empty() { MAX_LINE } else { MAX_BODY })
+            }
+            ServiceError::McpError(error) if error.code == BROKEN_OFF => {
+                AskError::Broken(Failure::new(self.signals.secrets.message(&error.message)))
+            }
             ServiceError::McpError(error) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
                 let reason = format!("does not speak revision {} any more", self.about.protocol);
                 AskError::Outdated(Failure::new(reason))
             }
-            ServiceError::McpError(error) => refused(&error.message, i64::from(error.code.0)),
-            ServiceError::TransportSend(error) => self.send_error(&*error.error),
-            ServiceError::TransportClosed if self.signals.trouble().as_ref().is_some_and(is_oversized) => {
-                AskError::TooLarge(MAX_RESULT)
+            ServiceError::McpError(error) if i64::from(error.code.0) == VISIT_FIRST => {
+                let visits = error.data.as_ref().and_then(|data| data["elicitations"].as_array());
+                let visits = visits.into_iter().flatten().filter(|visit| visit["mode"] == "url");
+                let visits: Vec<Value> = visits.take(MAX_VISITS).cloned().collect();
+                let message = excerpt(&self.signals.secrets.message(&error.message), SHOWN_REFUSAL);
+                match visits.is_empty() {
+                    true => AskError::Refused { message, code: VISIT_FIRST, data: None },
+                    false => AskError::VisitFirst { message, visits },
+                }
             }
+            ServiceError::McpError(error) => refused(&error.message, i64::from(error.code.0), error.data),
+            ServiceError::TransportSend(error) => self.send_error(&*error.error),
             ServiceError::Timeout { timeout } => AskError::Timeout(timeout),
             ServiceError::TransportClosed => AskError::Closed,
-            other => refused(&other.to_string(), -32_603),
+            other => refused(&other.to_string(), -32_603, None),
         }
     }
 
     /// The request's own error where it tells: the signals' trouble may be that of another request.
     fn send_error(&self, error: &(dyn std::error::Error + 'static)) -> AskError {
-        let own = crate::http::failure_of(error, &self.base_url).or_else(|| {
-            error.downcast_ref::<SseError>().map(|error| (error.failure.clone(), error.is_unsent))
-        });
-        let (failure, is_unsent) = own.unwrap_or_else(|| {
+        // over stdio the end of the process says more than that of its pipe
+        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+            return AskError::Closed;
+        }
+        let own = crate::http::failure_of(error, &self.base_url)
+            .or_else(|| error.downcast_ref::<SseError>().map(|error| (error.failure.clone(), error.fate)));
+        let (failure, fate) = own.unwrap_or_else(|| {
             let trouble = self.signals.trouble();
-            (trouble.unwrap_or_else(|| Failure::new(excerpt(&error.to_string(), 200))), false)
+            (trouble.unwrap_or_else(|| Failure::new(excerpt(&error.to_string(), 200))), Fate::Unknown)
         });
         let failure = self.signals.secrets.failure(&failure);
-        match failure {
-            failure if crate::http::is_outdated(error) => AskError::Outdated(failure),
-            failure if is_oversized(&failure) => AskError::TooLarge(MAX_RESULT),
-            failure if is_unsent => AskError::Unsent(failure),
-            failure => AskError::Broken(failure),
+        match fate {
+            Fate::Unsent => AskError::Unsent(failure),
+            Fate::TurnedAway(after) => AskError::TurnedAway { failure, after },
+            Fate::Outdated => AskError::Outdated(failure),
+            Fate::TooLarge => AskError::TooLarge(MAX_BODY),
+            Fate::Unknown => AskError::Broken(failure),
         }
     }
 
@@ -257,9 +350,15 @@ impl Link {
                 let trouble = self.signals.trouble();
                 trouble.unwrap_or_else(|| Failure::new(format!("closed the connection at {what}")))
             }
-            AskError::Unsent(failure) | AskError::Broken(failure) | AskError::Outdated(failure) => failure,
-            AskError::Refused { message, code } => {
+            AskError::Unsent(failure)
+            | AskError::Broken(failure)
+            | AskError::Outdated(failure)
+            | AskError::TurnedAway { failure, .. } => failure,
+            AskError::Refused { message, code, .. } => {
                 Failure::new(format!("refused {what}: {message} (code {code})"))
+            }
+            AskError::VisitFirst { message, .. } => {
+                Failure::new(format!("refused {what}: {message} (code {VISIT_FIRST})"))
             }
             AskError::TooLarge(limit) => {
                 Failure::new(format!("answered {what} with more than {limit} bytes"))
@@ -268,24 +367,13 @@ impl Link {
     }
 }
 
-/// What each question is answered. Only elicitation is declared, so nothing else may be asked.
-fn responses(questions: Map<String, Value>) -> Result<InputResponses, AskError> {
-    let answered =
-        questions.into_iter().map(|(key, question)| match question.get("method").and_then(Value::as_str) {
-            Some("elicitation/create") => Ok((key, elicitation::answer(&question["params"]).to_json())),
-            other => {
-                let asked = excerpt(other.unwrap_or("something unknown"), SHOWN_NAME);
-                let message =
-                    format!("it asked for `{asked}` in the middle of the call, which is not offered");
-                Err(AskError::Refused { message, code: -32_603 })
-            }
-        });
-    answered.collect()
-}
-
-/// The library has the same words for a body and for an event that is too large.
-fn is_oversized(failure: &Failure) -> bool {
-    failure.reason.contains("exceeded the maximum size")
+/// The next question; never where there are none.
+async fn next<'a>(questions: &mut Option<(Attending, &'a dyn Attendant)>) -> (Asked, &'a dyn Attendant) {
+    let Some((attending, attendant)) = questions else { return std::future::pending().await };
+    match attending.waiting.recv().await {
+        Some(asked) => (asked, *attendant),
+        None => std::future::pending().await,
+    }
 }
 
 /// Tells the server that nobody waits for this request any more.

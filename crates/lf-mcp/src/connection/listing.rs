@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lf_core::McpServer;
 use lf_core::project::Generation;
 use lf_core::tool::{Tool, ToolRef};
+use lf_core::{McpServer, visible};
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -93,8 +93,13 @@ impl Link {
         let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
         let request = ListToolsRequest { params, ..ListToolsRequest::default() };
         let request = ClientRequest::ListToolsRequest(request);
-        let result = self.ask(request, (limit, limit), &|_| {}).await?;
-        Ok(serde_json::to_value(&result).unwrap_or_default())
+        match self.ask(request, (limit, limit)).await {
+            // one that has prompts or resources only need not know what is asked
+            Err(AskError::Refused { code: -32_601, .. }) if self.about.capability("tools").is_none() => {
+                Ok(json!({"tools": []}))
+            }
+            result => Ok(serde_json::to_value(&result?).unwrap_or_default()),
+        }
     }
 }
 
@@ -172,12 +177,21 @@ impl<'a> Pages<'a> {
             return;
         }
         let description = tool.get("description").and_then(Value::as_str);
-        let description = description.map(|text| Arc::<str>::from(self.secrets.content(text.to_owned())));
+        let description = description.map(|text| self.secrets.content(visible::words(text).into_owned()));
+        let description = description.map(Arc::<str>::from);
         let schema = match tool.get("inputSchema") {
             None | Some(Value::Null) => json!({"type": "object"}),
-            Some(schema @ Value::Object(_)) => self.secrets.value(schema.clone()),
+            Some(schema @ Value::Object(fields))
+                if fields.get("type").is_none_or(|kind| kind == "object" || kind.is_array()) =>
+            {
+                visible::value(self.secrets.value(schema.clone()))
+            }
             Some(_) => {
-                tracing::warn!(server, tool = &*name, "a tool whose schema is not an object is left out");
+                tracing::warn!(
+                    server,
+                    tool = &*name,
+                    "a tool whose schema is not that of an object is left out"
+                );
                 return;
             }
         };
@@ -206,5 +220,9 @@ impl<'a> Pages<'a> {
 }
 
 fn not_a_list() -> AskError {
-    AskError::Refused { message: "it answered with something that is not a tool list".into(), code: -32_603 }
+    AskError::Refused {
+        message: "it answered with something that is not a tool list".into(),
+        code: -32_603,
+        data: None,
+    }
 }

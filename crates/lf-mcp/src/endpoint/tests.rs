@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use lf_core::tool::{BoxFuture, ToolContent};
+use lf_core::tool::{Attendant as _, BoxFuture, ToolContent, ToolProgress};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio_util::task::TaskTracker;
@@ -11,39 +11,42 @@ use super::*;
 struct Album;
 
 impl Offer for Album {
-    fn instructions(&self) -> String {
-        "pictures".to_owned()
+    fn about<'a>(&'a self, _caller: &'a Caller) -> BoxFuture<'a, Result<Value, Refused>> {
+        let about = json!({"capabilities": {"tools": {}}, "instructions": "pictures"});
+        Box::pin(std::future::ready(Ok(about)))
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Offered, Refused>> {
-        Box::pin(async {
-            let tool = json!({"name": "a__show", "description": "Shows.", "inputSchema": {"type": "object"}});
-            let broken = json!({"name": "broken", "inputSchema": 7});
-            let meta = Map::from_iter([("io.lf/outcomes".to_owned(), json!({"b": {"status": "down"}}))]);
-            Ok(Offered { tools: vec![tool, broken], meta })
-        })
-    }
-
-    fn call<'a>(
+    fn answer<'a>(
         &'a self,
-        name: &'a str,
-        _arguments: &'a Map<String, Value>,
-        progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
-    ) -> BoxFuture<'a, Result<ToolOutput, Refused>> {
+        request: Request,
+        _caller: &'a Caller,
+        channel: &'a Channel,
+    ) -> BoxFuture<'a, Result<Map<String, Value>, Refused>> {
         Box::pin(async move {
-            match name {
-                "a__show" => {
+            let result = match (request.method.as_str(), request.param("name")) {
+                ("tools/list", _) => {
+                    let tool = json!({"name": "a__show", "description": "Shows.", "inputSchema": {"type": "object"}});
+                    let broken = json!({"name": "broken", "inputSchema": 7});
+                    json!({"tools": [tool, broken], "_meta": {"io.lf/outcomes": {"b": {"status": "down"}}}})
+                }
+                ("tools/call", "a__show") => {
                     for step in [1.0, 2.0] {
-                        progress(ToolProgress { progress: step, total: Some(2.0), message: None });
+                        channel.progress(ToolProgress { progress: step, total: Some(2.0), message: None });
                     }
                     let image = ToolContent::Image { data: "aGF5".into(), mime_type: "image/png".into() };
                     let other = ToolContent::Other(json!({"type": "smell", "of": "hay"}));
                     let content = vec![image, other];
-                    Ok(ToolOutput { content, structured: Some(json!([1])), is_error: true })
+                    Value::Object(tool_result(&ToolOutput {
+                        content,
+                        structured: Some(json!([1])),
+                        is_error: true,
+                    }))
                 }
-                "a__wrong" => Err(Refused::Upstream { code: -32_050, message: "no".into() }),
-                _ => Err(Refused::UnknownTool(name.to_owned())),
-            }
+                ("tools/call", "a__wrong") => return Err(Refused::upstream(-32_050, "no".to_owned())),
+                ("tools/call", name) => return Err(Refused::UnknownTool(name.to_owned())),
+                _ => return Err(Refused::UnknownMethod(request.method)),
+            };
+            Ok(result.as_object().cloned().unwrap_or_default())
         })
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File};
@@ -14,7 +15,13 @@ const MAX_ENTRIES: usize = 1_000;
 const MAX_READ: usize = 1024 * 1024;
 /// What is read over to get to the first line wanted, in bytes.
 const MAX_SKIPPED: u64 = 256 * 1024 * 1024;
-/// A search looks at this many files,
+/// A search looks into this many directories,
+const MAX_DIRECTORIES: usize = 10_000;
+/// at this many entries of each,
+const MAX_SEARCHED_ENTRIES: usize = 10_000;
+/// for this long: less than a call may take by default,
+const MAX_TIME: Duration = Duration::from_secs(15);
+/// at this many files,
 const MAX_FILES: usize = 10_000;
 /// at this much of each, in bytes,
 const MAX_FILE: u64 = 4 * 1024 * 1024;
@@ -26,6 +33,7 @@ const MAX_MATCHES: usize = 200;
 const MATCH_WIDTH: usize = 240;
 /// Where a file that holds a zero byte counts as binary.
 const SNIFFED: usize = 8 * 1024;
+const TOO_LONG: &str = "it took too long to look at all of them";
 const LEFT_OUT: [&str; 2] = [".git", "node_modules"];
 
 pub(super) struct Shelf {
@@ -100,11 +108,15 @@ impl Shelf {
     }
 
     pub(super) fn search(&self, pattern: &str, path: &str) -> Result<String, String> {
+        self.search_until(pattern, path, Instant::now() + MAX_TIME)
+    }
+
+    pub(super) fn search_until(&self, pattern: &str, path: &str, end: Instant) -> Result<String, String> {
         if pattern.is_empty() {
             return Err("`pattern` is empty".to_owned());
         }
         let start = self.relative(path);
-        let mut search = Search { needle: pattern.to_lowercase(), ..Search::default() };
+        let mut search = Search::new(pattern, end);
         let metadata = self.dir.metadata(&start).map_err(|error| trouble(path, &error))?;
         if metadata.is_file() {
             search.file(self, &start);
@@ -213,9 +225,9 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-#[derive(Default)]
 struct Search {
     needle: String,
+    end: Instant,
     matches: Vec<String>,
     files: usize,
     bytes: u64,
@@ -223,22 +235,38 @@ struct Search {
 }
 
 impl Search {
+    fn new(pattern: &str, end: Instant) -> Self {
+        Self { needle: pattern.to_lowercase(), end, matches: Vec::new(), files: 0, bytes: 0, limit: None }
+    }
+
     /// Breadth first, without following links: they could lead in circles.
     fn directories(&mut self, shelf: &Shelf, start: &Path) -> io::Result<()> {
         let mut waiting = VecDeque::from([start.to_owned()]);
+        let mut found = 1;
         while let Some(path) = waiting.pop_front() {
+            if Instant::now() >= self.end {
+                self.limit = Some(TOO_LONG);
+                return Ok(());
+            }
             let entries = match shelf.dir.read_dir(&path) {
                 Ok(entries) => entries,
                 Err(error) if path == start => return Err(error),
                 Err(_) => continue,
             };
-            let mut entries: Vec<_> = entries.flatten().collect();
+            let mut entries: Vec<_> = entries.flatten().take(MAX_SEARCHED_ENTRIES + 1).collect();
+            let is_cut = entries.len() > MAX_SEARCHED_ENTRIES;
+            entries.truncate(MAX_SEARCHED_ENTRIES);
             entries.sort_by_key(cap_std::fs::DirEntry::file_name);
             for entry in entries {
                 let name = entry.file_name();
                 let below = if path == Path::new(".") { PathBuf::from(&name) } else { path.join(&name) };
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() && !LEFT_OUT.iter().any(|left_out| name == *left_out) => {
+                        found += 1;
+                        if found > MAX_DIRECTORIES {
+                            self.limit = Some("too many directories to look into all of them");
+                            return Ok(());
+                        }
                         waiting.push_back(below);
                     }
                     Ok(kind) if kind.is_file() => self.file(shelf, &below),
@@ -248,11 +276,19 @@ impl Search {
                     return Ok(());
                 }
             }
+            if is_cut {
+                self.limit = Some("a directory has too many entries to look at all of them");
+                return Ok(());
+            }
         }
         Ok(())
     }
 
     fn file(&mut self, shelf: &Shelf, path: &Path) {
+        if Instant::now() >= self.end {
+            self.limit = Some(TOO_LONG);
+            return;
+        }
         self.files += 1;
         if self.files > MAX_FILES || self.bytes > MAX_SEARCHED {
             self.limit = Some("too many files to look at all of them");

@@ -140,3 +140,25 @@ async fn a_missing_directory_is_refused_before_anything_is_served() {
     let here = tempfile::tempdir().unwrap();
     serve_files_on(here.path(), tokio::io::empty(), tokio::io::sink()).await.unwrap();
 }
+
+#[test]
+fn a_search_is_bounded_in_time_and_in_what_it_looks_at() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    std::fs::create_dir(root.join("many")).unwrap();
+    for number in 0..=10_000 {
+        std::fs::write(root.join(format!("many/{number}")), "").unwrap();
+    }
+    std::fs::write(root.join("note.txt"), "hay\n").unwrap();
+    let shelf = Shelf::open(root).unwrap();
+    let found = shelf.search("hay", ".").unwrap();
+    assert!(found.starts_with("note.txt:1: hay\n[") && found.contains("too many"), "{found}");
+    let late = shelf.search_until("hay", ".", std::time::Instant::now()).unwrap();
+    assert!(late.contains("took too long"), "{late}");
+    let deep = tempfile::tempdir().unwrap();
+    for number in 0..=10_000 {
+        std::fs::create_dir(deep.path().join(number.to_string())).unwrap();
+    }
+    let found = Shelf::open(deep.path()).unwrap().search("hay", ".").unwrap();
+    assert!(found.contains("too many"), "{found}");
+}

@@ -1,16 +1,20 @@
+use std::io;
+
 use lf_core::project::Transport as Kind;
 use rmcp::model::{ListToolsRequest, RequestId};
 
+use super::fate::fate;
 use super::*;
 use crate::secrets::Secrets;
+use crate::tap::MAX_UNREACHED;
 use crate::tests::http_peer::{Peer, Reply};
 use crate::tests::server;
 
 fn backend(url: &str) -> Backend {
-    let http = HttpServer { base_url: url.to_owned(), headers: Vec::new() };
+    let http = HttpServer { base_url: url.to_owned(), headers: Vec::new(), auth: None };
     let secrets = Secrets::of(&server(Kind::Http(http)), &[]);
-    let signals = Arc::new(Signals::new(Arc::new(secrets)));
-    Backend { client: client().unwrap(), signals, base_url: url.into() }
+    let signals = Arc::new(Signals::new(Arc::new(secrets), Arc::default()));
+    Backend::new(client(&Dialling::new(Vec::new())).unwrap(), Access::free(signals.clone()), signals, url)
 }
 
 async fn list(backend: &Backend) -> Result<StreamableHttpPostResponse, HttpError> {
@@ -53,4 +57,53 @@ async fn connects_that_fail_end_a_connection_only_when_nothing_is_waited_for() {
     drop(asking);
     assert!(backend.signals.dead.is_cancelled());
     assert!(backend.signals.ask().is_none());
+}
+
+/// Fault row 32: a host that a firewall swallows connects to.
+#[tokio::test]
+async fn a_host_that_takes_no_connection_is_given_up_after_the_connect_timeout_and_tried_once() {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    // nobody accepts, so a few connections fill the queue
+    let mut queued = Vec::new();
+    while let Ok(connected) =
+        tokio::time::timeout(Duration::from_millis(50), tokio::net::TcpStream::connect(address)).await
+    {
+        queued.push(connected);
+        assert!(queued.len() < 100);
+    }
+    let mut dialling = Dialling::new(Vec::new());
+    dialling.connect_timeout = Duration::from_millis(100);
+    let begun = std::time::Instant::now();
+    let posted =
+        list(&Backend { client: client(&dialling).unwrap(), ..backend(&format!("http://{address}")) }).await;
+    let error = posted.unwrap_err();
+    assert_eq!(fate(&error), Fate::Unsent);
+    let failure = describe(&error, "http://swallowed.test/?key=secret");
+    assert_eq!(failure.reason, "no connection to http://swallowed.test/ within 10 s");
+    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
+}
+
+/// Fault row 32
+#[tokio::test]
+async fn a_host_that_does_not_exist_is_told_and_looked_up_once() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = asked.clone();
+    let mut dialling = Dialling::new(Vec::new());
+    dialling.resolver = Resolver::scripted(move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Err(io::Error::other("Name or service not known"))
+    });
+    let url = "http://no-such-host.test/mcp";
+    let backend = Backend { client: client(&dialling).unwrap(), ..backend(url) };
+    // a third would count the server as gone
+    for _ in 0..2 {
+        let error = list(&backend).await.unwrap_err();
+        assert_eq!(fate(&error), Fate::Unsent);
+        assert_eq!(describe(&error, url).reason, format!("the host of {url} was not found"));
+    }
+    assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 1);
 }

@@ -12,6 +12,8 @@ fn stdio(args: &[&str], env: &[(&str, &str)], inherit: &[&str]) -> Secrets {
         env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect(),
         inherit_env: inherit.iter().map(|name| (*name).to_owned()).collect(),
         cwd: PathBuf::from("/"),
+        limits: Default::default(),
+        pin: None,
     };
     let ours = [
         ("GITLAB_TOKEN".to_owned(), "inherited-1".to_owned()),
@@ -23,7 +25,7 @@ fn stdio(args: &[&str], env: &[(&str, &str)], inherit: &[&str]) -> Secrets {
 
 fn http(base_url: &str, headers: &[(&str, &str)]) -> Secrets {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
-    let http = HttpServer { base_url: base_url.to_owned(), headers };
+    let http = HttpServer { base_url: base_url.to_owned(), headers, auth: None };
     Secrets::of(&server(Transport::Http(http)), &[])
 }
 

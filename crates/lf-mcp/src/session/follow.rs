@@ -1,9 +1,9 @@
 //! Keeping a tool list current while nobody asks for it, so that those who serve it further can tell their own clients.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
-use lf_core::McpServer;
 use lf_core::project::Generation;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -21,30 +21,30 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Live {
     /// Learns of changed tools and lists them anew, as long as it is polled.
-    pub(super) async fn follow(&self, server: &McpServer) -> Infallible {
-        let listing = Box::pin(self.list_changes(server));
-        let listening = Box::pin(self.listen(server));
+    pub(super) async fn follow(self: &Arc<Self>) -> Infallible {
+        let listing = Box::pin(self.list_changes());
+        let listening = Box::pin(self.listen());
         match futures_util::future::select(listing, listening).await {
             futures_util::future::Either::Left((never, _)) => never,
             futures_util::future::Either::Right((never, _)) => never,
         }
     }
 
-    async fn list_changes(&self, server: &McpServer) -> Infallible {
+    async fn list_changes(self: &Arc<Self>) -> Infallible {
         loop {
             settled(&self.link.signals).await;
             // whoever needed the list meanwhile has listed it
             if self.link.signals.are_tools_changed()
-                && let Err(error) = self.refreshed(server, self.listed()).await
+                && let Err(error) = self.refreshed(self.listed()).await
             {
                 let error = self.link.failure_of(error, "`tools/list`");
-                tracing::debug!(server = server.name, %error, "changed tools could not be listed");
+                tracing::debug!(server = self.server.name, %error, "changed tools could not be listed");
             }
         }
     }
 
     /// A modern server tells changes only to those who listen.
-    async fn listen(&self, server: &McpServer) -> Infallible {
+    async fn listen(&self) -> Infallible {
         let about = &self.link.about;
         if about.generation == Generation::Legacy || !about.tells_changes {
             return std::future::pending().await;
@@ -52,8 +52,8 @@ impl Live {
         let mut pause = FIRST_PAUSE;
         loop {
             let started = Instant::now();
-            if let Err(AskError::Refused { message, code }) = self.link.listen().await {
-                tracing::debug!(server = server.name, message, code, "changes are not told");
+            if let Err(AskError::Refused { message, code, .. }) = self.link.listen().await {
+                tracing::debug!(server = self.server.name, message, code, "changes are not told");
                 return std::future::pending().await;
             }
             if started.elapsed() > LONGEST_PAUSE {

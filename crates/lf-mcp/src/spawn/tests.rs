@@ -11,8 +11,11 @@ fn launch(command: &str, args: &[&str], environment: Vec<(String, String)>) -> L
         args: args.iter().map(OsString::from).collect(),
         environment,
         cwd: PathBuf::from("/"),
+        limits: ProcessLimits::default(),
+        pin: None,
         own_program: PathBuf::from("/bin/echo"),
         secrets: Arc::default(),
+        record: Arc::default(),
     }
 }
 
@@ -46,9 +49,11 @@ async fn a_child_sees_exactly_the_safe_list_what_it_inherits_and_what_the_file_s
         env: vec![("TERM".to_owned(), "xterm".into()), ("TOKEN".to_owned(), "t".into())],
         inherit_env: vec!["SSH_AUTH_SOCK".to_owned()],
         cwd: PathBuf::from("/"),
+        limits: Default::default(),
+        pin: None,
     };
     let launch = launch("env", &[], child_environment(&ours, &server));
-    let (process, _stdin, mut stdout) = spawn(&launch, &TaskTracker::new(), "s").unwrap();
+    let (process, _stdin, mut stdout) = spawn(launch, &TaskTracker::new(), "s").await.unwrap();
     let mut text = String::new();
     stdout.read_to_string(&mut text).await.unwrap();
     let mut seen: Vec<&str> = text.lines().collect();
@@ -69,7 +74,7 @@ async fn a_child_sees_exactly_the_safe_list_what_it_inherits_and_what_the_file_s
 #[tokio::test]
 async fn the_command_lf_is_our_own_program() {
     let launch = launch("lf", &["own"], Vec::new());
-    let (process, _stdin, mut stdout) = spawn(&launch, &TaskTracker::new(), "s").unwrap();
+    let (process, _stdin, mut stdout) = spawn(launch, &TaskTracker::new(), "s").await.unwrap();
     let mut text = String::new();
     stdout.read_to_string(&mut text).await.unwrap();
     assert_eq!(text, "own\n");
@@ -80,7 +85,7 @@ async fn the_command_lf_is_our_own_program() {
 async fn a_child_that_ignores_everything_is_killed_with_its_children() {
     let script = "trap '' TERM; (trap '' TERM; sleep 1000) & echo ready; while true; do sleep 1000; done";
     let launch = launch("sh", &["-c", script], pairs(&[("PATH", "/usr/bin:/bin")]));
-    let (process, stdin, mut stdout) = spawn(&launch, &TaskTracker::new(), "s").unwrap();
+    let (process, stdin, mut stdout) = spawn(launch, &TaskTracker::new(), "s").await.unwrap();
     let leader = process.leader.as_raw();
     stdout.read_exact(&mut [0; 6]).await.unwrap();
     drop(stdin);
@@ -93,7 +98,7 @@ async fn a_child_that_ignores_everything_is_killed_with_its_children() {
 #[tokio::test]
 async fn a_dropped_process_is_dead() {
     let launch = launch("sh", &["-c", "sleep 1000 & sleep 1000"], pairs(&[("PATH", "/usr/bin:/bin")]));
-    let (process, _stdin, _stdout) = spawn(&launch, &TaskTracker::new(), "s").unwrap();
+    let (process, _stdin, _stdout) = spawn(launch, &TaskTracker::new(), "s").await.unwrap();
     let leader = process.leader.as_raw();
     drop(process);
     all_end(leader);
@@ -108,7 +113,7 @@ async fn a_dropped_process_is_dead() {
 async fn a_flood_of_stderr_is_drained_and_bounded() {
     let script = "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo; echo end >&2";
     let launch = launch("sh", &["-c", script], pairs(&[("PATH", "/usr/bin:/bin")]));
-    let (mut process, _stdin, _stdout) = spawn(&launch, &TaskTracker::new(), "s").unwrap();
+    let (mut process, _stdin, _stdout) = spawn(launch, &TaskTracker::new(), "s").await.unwrap();
     assert_eq!(process.exited().await.unwrap().code(), Some(0));
     let last = process.last_lines().await.pop().unwrap();
     assert!(last.ends_with("end") || last.ends_with('…'), "{last}");
@@ -134,10 +139,10 @@ fn the_program_is_looked_up_as_the_child_would() {
 #[tokio::test]
 async fn a_child_is_dropped_and_stopped_without_blocking_the_runtime_on_the_registry() {
     const HELD: Duration = Duration::from_secs(10);
-    let launch = launch("sleep", &["1000"], pairs(&[("PATH", "/usr/bin:/bin")]));
+    let sleeping = || launch("sleep", &["1000"], pairs(&[("PATH", "/usr/bin:/bin")]));
     let tracker = TaskTracker::new();
-    let (dropped, _stdin, _stdout) = spawn(&launch, &tracker, "s").unwrap();
-    let (stopped, stdin, _stdout) = spawn(&launch, &tracker, "s").unwrap();
+    let (dropped, _stdin, _stdout) = spawn(sleeping(), &tracker, "s").await.unwrap();
+    let (stopped, stdin, _stdout) = spawn(sleeping(), &tracker, "s").await.unwrap();
     let leaders = [dropped.leader.as_raw(), stopped.leader.as_raw()];
     drop(stdin);
     let (release, released) = std::sync::mpsc::channel::<()>();
@@ -159,4 +164,21 @@ async fn a_child_is_dropped_and_stopped_without_blocking_the_runtime_on_the_regi
     tokio::time::timeout(HELD, tracker.wait()).await.unwrap();
     leaders.into_iter().for_each(all_end);
     assert!(with_registry(|registry| leaders.iter().all(|leader| !registry.contains_key(leader))));
+}
+
+#[test]
+fn a_lack_of_processes_memory_or_files_is_told_as_such() {
+    for (errno, told) in [
+        (Errno::EAGAIN, "too many processes"),
+        (Errno::ENOMEM, "out of memory"),
+        (Errno::EMFILE, "too many files"),
+        (Errno::ENFILE, "too many files"),
+    ] {
+        let failure = spawn_failure(&io::Error::from(errno), "npx", Path::new("/usr/bin/npx"));
+        assert!(failure.reason.starts_with("`npx` could not be started for lack of resources"), "{failure}");
+        assert!(failure.hint.unwrap().contains(told), "{errno}");
+        assert_eq!(failure.cause, Cause::NoResources);
+    }
+    let denied = spawn_failure(&io::Error::from(Errno::EACCES), "npx", Path::new("/usr/bin/npx"));
+    assert_eq!(denied.cause, Cause::CannotStart);
 }

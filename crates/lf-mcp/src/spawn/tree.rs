@@ -53,12 +53,21 @@ pub(super) fn children_of_ours() -> Vec<Member> {
     children.map(|process| process.member()).collect()
 }
 
+/// How many processes this user has, threads counted.
+pub(super) fn tasks_of_ours() -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let user = nix::unistd::geteuid().as_raw();
+    let is_ours = |pid: i32| std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|file| file.uid() == user);
+    processes().iter().filter(|process| is_ours(process.pid)).map(|process| process.threads).sum()
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Status {
     pid: i32,
     parent: i32,
     group: i32,
     session: i32,
+    threads: u64,
     started: u64,
     alive: bool,
 }
@@ -79,7 +88,7 @@ fn processes() -> Vec<Status> {
 }
 
 /// `proc(5)`: the name in parentheses may hold anything, so the fields are counted from its last parenthesis:
-/// state, parent, group, session, …, and the start time as the 20th.
+/// state, parent, group, session, …, the number of threads as the 18th, and the start time as the 20th.
 fn parse(pid: i32, stat: &str) -> Option<Status> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -88,6 +97,7 @@ fn parse(pid: i32, stat: &str) -> Option<Status> {
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
+        threads: fields.get(17)?.parse().ok()?,
         started: fields.get(19)?.parse().ok()?,
         alive: !matches!(fields.first(), Some(&"Z" | &"X")),
     })

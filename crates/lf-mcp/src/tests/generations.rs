@@ -159,7 +159,10 @@ async fn every_request_of_the_newer_generation_says_who_asks() {
     let meta: Value = serde_json::from_str(&text(call(&stage.tools, "meta", json!({})).await)).unwrap();
     assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
     assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["name"], "lf");
-    assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({"elicitation": {"form": {}}}));
+    assert_eq!(
+        meta["io.modelcontextprotocol/clientCapabilities"],
+        json!({"elicitation": {"form": {}, "url": {}}})
+    );
     assert!(!meta["progressToken"].is_null());
 }
 
@@ -181,7 +184,7 @@ async fn what_was_not_declared_is_not_answered() {
         Err(ToolError::Refused { message, .. }) => message,
         other => panic!("{other:?}"),
     };
-    assert!(message("ask_roots").await.contains("asked for `roots/list`"));
+    assert!(message("ask_roots").await.contains("roots are not offered"));
     assert!(message("task").await.contains("a task, which nobody offered"));
     assert_eq!(message("ask_for_ever").await, "it asked for input more than 10 times");
     let older = Stage::new("", Protocol::Auto);

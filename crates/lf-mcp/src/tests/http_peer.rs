@@ -5,10 +5,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
+};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
@@ -43,6 +47,25 @@ enum Body {
     None,
     /// Nothing is answered, and it is told when the client has closed the connection.
     Silence(mpsc::UnboundedSender<()>),
+    /// Written as it is, head and all.
+    Raw(Vec<u8>, Ending),
+}
+
+/// What follows the last byte of an answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Ending {
+    /// The connection is closed in order.
+    Close,
+    /// It is reset.
+    Reset,
+    /// Our side is closed; the other is read until it is closed too.
+    HalfClose,
+    /// Nothing, until the client has closed the connection.
+    Silence,
+    /// The last 4 KiB again and again, until the client has closed the connection.
+    Endless,
+    /// The last byte again and again, one each 20 ms, until the client has closed the connection.
+    Drip,
 }
 
 impl Reply {
@@ -72,6 +95,11 @@ impl Reply {
         Self { status: 0, headers: Vec::new(), body: Body::Silence(gone) }
     }
 
+    /// An answer of these bytes, head and all.
+    pub(crate) fn raw(bytes: impl Into<Vec<u8>>, ending: Ending) -> Self {
+        Self { status: 0, headers: Vec::new(), body: Body::Raw(bytes.into(), ending) }
+    }
+
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
@@ -88,11 +116,22 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) async fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_with(None, answer).await
+    }
+
+    /// Over TLS where there is an acceptor for it; the URL names `localhost` then.
+    pub(crate) async fn start_with(
+        tls: Option<TlsAcceptor>,
+        answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         // Every test that builds a client comes here first; the second installation is refused, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let url = format!("http://{address}");
+        let url = match tls {
+            Some(_) => format!("https://localhost:{}", address.port()),
+            None => format!("http://{address}"),
+        };
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (answer, seen) = (Arc::new(answer), requests.clone());
         let mut tasks = JoinSet::new();
@@ -104,9 +143,15 @@ impl Peer {
             while wanted.has_changed().is_ok() {
                 tokio::select! {
                     Ok((stream, _)) = accept(listener.as_ref()) => {
-                        let (answer, seen) = (answer.clone(), seen.clone());
+                        let (answer, seen, tls) = (answer.clone(), seen.clone(), tls.clone());
                         connections.spawn(async move {
-                            let _ = serve(stream, &*answer, &seen).await;
+                            let _ = match tls {
+                                None => serve(stream, &*answer, &seen).await,
+                                Some(tls) => match tls.accept(stream).await {
+                                    Ok(stream) => serve(stream, &*answer, &seen).await,
+                                    Err(error) => Err(error),
+                                },
+                            };
                         });
                     }
                     Ok(()) = wanted.changed() => match *wanted.borrow() {
@@ -153,8 +198,25 @@ fn bind_again(address: SocketAddr) -> TcpListener {
     socket.listen(64).unwrap()
 }
 
+/// A connection, encrypted or not.
+trait Wire: AsyncRead + AsyncWrite + Unpin + Send {
+    fn socket(&self) -> &TcpStream;
+}
+
+impl Wire for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Wire for TlsStream<TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
+
 async fn serve(
-    stream: TcpStream,
+    stream: impl Wire,
     answer: &(impl Fn(&Request) -> Reply + Send + Sync),
     seen: &Mutex<Vec<Request>>,
 ) -> std::io::Result<()> {
@@ -187,6 +249,11 @@ async fn serve(
             let _ = stream.read(&mut [0]).await;
             let _ = gone.send(());
         }
+        Body::Raw(bytes, ending) => {
+            stream.write_all(&bytes).await?;
+            stream.flush().await?;
+            end(&mut stream, &bytes, ending).await?;
+        }
         Body::Whole(body) => {
             head.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
             stream.write_all(head.as_bytes()).await?;
@@ -201,6 +268,28 @@ async fn serve(
         }
     }
     stream.flush().await
+}
+
+async fn end(stream: &mut BufReader<impl Wire>, bytes: &[u8], ending: Ending) -> std::io::Result<()> {
+    match ending {
+        Ending::Close => return Ok(()),
+        Ending::Reset => return stream.get_ref().socket().set_zero_linger(),
+        Ending::HalfClose => stream.get_mut().shutdown().await?,
+        Ending::Silence => {}
+        Ending::Endless => {
+            let last = &bytes[bytes.len().saturating_sub(4096)..];
+            loop {
+                stream.write_all(last).await?;
+            }
+        }
+        Ending::Drip => loop {
+            stream.write_all(&bytes[bytes.len() - 1..]).await?;
+            stream.flush().await?;
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        },
+    }
+    while stream.read(&mut [0; 64]).await? > 0 {}
+    Ok(())
 }
 
 /// What a well-behaved server of the modern generation answers, with a schema that has arguments sent as headers; `None`

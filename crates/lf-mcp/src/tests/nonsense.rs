@@ -53,10 +53,16 @@ async fn bytes_that_are_no_text_are_passed_over_and_odd_characters_kept() {
 }
 
 #[tokio::test]
-async fn a_flood_of_requests_that_nobody_invited_is_refused_one_by_one() {
+async fn a_flood_of_requests_that_nobody_invited_is_refused_and_not_followed_without_end() {
     let pool = pool();
-    let tools = tools(&pool, peer("-", ""));
-    assert_eq!(text(call(&tools, "uninvited", json!({"times": 5_000})).await), "{-32601}");
+    let server = peer("-", "");
+    let tools = tools(&pool, server.clone());
+    // as many as are answered at the same time, whatever else is sent meanwhile
+    let flood = json!({"times": 10_000, "answers": 64});
+    assert_eq!(text(call(&tools, "uninvited", flood).await), "{-32601}");
+    let dropped = pool.activity(&server).map_or(0, |activity| activity.counters.dropped);
+    assert!(dropped >= 10_000, "{dropped}");
+    assert_eq!(text(call(&tools, "echo", json!({})).await), "{}");
 }
 
 #[tokio::test]
@@ -78,6 +84,7 @@ async fn a_server_killed_at_its_start_and_one_with_a_missing_interpreter_are_tol
     let pool = pool();
     let killed = tools(&pool, stdio("sh", &["-c", "kill -9 $$"]));
     assert_eq!(down(&killed).await, "was killed by SIGKILL");
+    assert!(killed.hint(NAME).unwrap().contains("memory"));
     let script = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(script.path(), "#!/no/such/interpreter\n").unwrap();
     let path = script.into_temp_path();

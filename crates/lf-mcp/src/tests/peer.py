@@ -17,7 +17,7 @@ MODERN = "2026-07-28"
 generation = {"modern": "modern", "legacy": "legacy"}.get(mode)
 speaks = {"modern": ["modern"], "dual": ["modern", "legacy"], "slow_dual": ["modern", "legacy"], "slow_both": ["modern", "legacy"]}.get(mode, ["legacy"])
 lock = threading.Lock()
-tools = ["echo", "exit", "hang", "slow", "steps", "backwards", "grow", "grow_silently", "big", "big_tail", "cancelled", "odd", "leak", "leak_error", "leak_exit", "task", "ask", "ask_blindly", "ask_roots", "ask_for_ever", "meta", "half", "ids", "strange", "bytes", "uninvited"]
+tools = ["echo", "exit", "hang", "slow", "steps", "backwards", "grow", "grow_silently", "big", "big_tail", "cancelled", "odd", "leak", "leak_error", "leak_exit", "task", "ask", "ask_blindly", "ask_roots", "ask_for_ever", "ask_url", "ask_twice", "visit_first", "withdraw", "meta", "half", "ids", "strange", "bytes", "uninvited"]
 cancelled = []
 refused = []
 in_flight = []
@@ -111,8 +111,24 @@ def call(id, params):
         os._exit(3)
     elif name == "task":
         answer(id, {"resultType": "task", "taskId": "1", "status": "working"})
-    elif name == "ask" or name == "ask_blindly" or name == "ask_roots" or name == "ask_for_ever":
+    elif name in ("ask", "ask_blindly", "ask_roots", "ask_for_ever", "ask_url", "ask_twice"):
         ask(id, name, params)
+    elif name == "withdraw":
+        question = {"message": "Who?", "requestedSchema": FORM}
+        send({"jsonrpc": "2.0", "id": "withdrawn", "method": "elicitation/create", "params": question})
+        progress(params, 1)
+        # for the question to reach somebody
+        time.sleep(0.5)
+        send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "withdrawn"}})
+        progress(params, 2)
+    elif name == "visit_first":
+        visits.append(id)
+        if len(visits) == 1:
+            visit = {"mode": "url", "elicitationId": "e1", "url": "https://shop.example/pay", "message": "Pay first"}
+            refuse(id, -32042, "a payment is missing", {"elicitations": [visit]})
+            send({"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": {"elicitationId": "e1"}})
+        else:
+            text(id, "paid")
     elif name == "meta":
         text(id, json.dumps(params["_meta"], sort_keys=True))
     elif name == "half":
@@ -145,7 +161,7 @@ def call(id, params):
         for number in range(arguments["times"]):
             send({"jsonrpc": "2.0", "id": "s%d" % number, "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}})
             send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
-        while len(refused) < arguments["times"]:
+        while len(refused) < arguments["answers"]:
             time.sleep(0.005)
         text(id, str(set(refused)))
     elif name == "odd":
@@ -157,6 +173,7 @@ def call(id, params):
 FORM = {"type": "object", "properties": {"name": {"type": "string", "default": "hay"}}, "required": ["name"]}
 BLANK = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 questions = {}
+visits = []
 
 
 def ask(id, name, params):
@@ -165,6 +182,14 @@ def ask(id, name, params):
     question = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": schema}}
     if name == "ask_roots":
         question = {"method": "roots/list"}
+    if name == "ask_url":
+        question["params"] = {"mode": "url", "url": params["arguments"]["url"], "elicitationId": "e", "message": "Log in"}
+    if name == "ask_twice" and generation == "modern":
+        if "inputResponses" in params:
+            text(id, json.dumps(params["inputResponses"], sort_keys=True))
+        else:
+            answer(id, {"resultType": "input_required", "inputRequests": {"a": question, "b": question}, "requestState": ""})
+        return
     if generation == "legacy":
         waiting = threading.Event()
         questions["question-%d" % id] = waiting

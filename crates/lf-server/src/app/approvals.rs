@@ -83,6 +83,11 @@ impl Approvals {
                     let command = self.command(name, stdio);
                     programs.extend(command.program);
                     if approved.as_ref() == Some(&command.fingerprint) {
+                        // also for starts to come, which may be long after this look
+                        let pinned = StdioServer { pin: command.program_hash, ..stdio.clone() };
+                        let mut server_entry = lf_core::McpServer::clone(server_entry);
+                        server_entry.transport = Transport::Stdio(pinned);
+                        *server = Ok(server_entry.into());
                         continue;
                     }
                     format!("not approved: run `lf config approve {full}`")

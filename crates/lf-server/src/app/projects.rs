@@ -194,7 +194,7 @@ impl Reader {
             let kept =
                 still_there().any(|project| project.servers.values().flatten().any(|other| other == server));
             if !kept {
-                self.pool.restart(server);
+                self.pool.retire(server);
             }
         }
     }

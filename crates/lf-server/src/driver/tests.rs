@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::stream;
 use lf_core::message::Prose;
 use lf_core::project::{InlineTool, Limits, ToolCallStrategy};
-use lf_core::tool::{BoxFuture, Catalogue, Tool, ToolContent};
+use lf_core::tool::{Attendant, BoxFuture, Catalogue, Tool, ToolContent, ToolProgress};
 use lf_core::tool_set::empty_schema;
-use lf_core::turn::{Setup, start};
+use lf_core::turn::Setup;
 use lf_core::{
     Arguments, DeltaStream, FinishReason, Message, ModelDelta, ModelProvider, ModelRequest, ToolSet,
 };
@@ -76,10 +76,10 @@ impl ToolSource for Tools {
         &'a self,
         tool: &'a ToolRef,
         _: &'a Map<String, Value>,
-        progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
+        attendant: &'a dyn Attendant,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            progress(ToolProgress { progress: 1.0, total: None, message: None });
+            attendant.progress(ToolProgress { progress: 1.0, total: None, message: None });
             match &*tool.name {
                 "hang" => {
                     let _guard = OnDrop(self.dropped.clone());
@@ -130,7 +130,7 @@ fn turn(
     };
     let model = Model { calls, asked: AtomicUsize::new(0), silent: silent.then(|| bench.given_up.clone()) };
     let mut events = Vec::new();
-    let ask = start(setup, &mut events);
+    let course = Course::new(setup, &mut events);
     let with = Drive {
         upstreams: Upstreams::new(
             Upstream {
@@ -142,10 +142,13 @@ fn turn(
             Arc::default(),
         ),
         tools: Arc::new(Tools { meeting, dropped: bench.dropped.clone() }),
+        person: None,
         turn_timeout,
+        journal: None,
+        stop: None,
         remember: Box::new(move |done: Done| drop(done.resume.map(|resume| remembered.set(resume)))),
     };
-    (bench, drive(events, ask, with))
+    (bench, drive(course, events, with))
 }
 
 #[tokio::test(start_paused = true)]

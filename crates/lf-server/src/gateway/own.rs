@@ -1,42 +1,55 @@
 //! `/mcp`: what is there, and a whole turn as one tool.
 
+mod projects;
+mod shelf;
+
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
-use lf_core::tool::{BoxFuture, ToolContent, ToolProgress};
+use lf_core::tool::{Attendant, BoxFuture, ToolContent, ToolProgress};
 use lf_core::{ChatEvent, Project, ToolOutput};
 use lf_dialects::openai_chat::{self, LfEvents};
-use lf_mcp::endpoint::{Offer, Offered, Refused};
+use lf_mcp::endpoint::{Caller, Channel, Offer, Refused, Request, tool_result};
 use serde_json::{Map, Value, json};
 
-use super::failed;
-use crate::app::App;
+use crate::app::{App, StoredProject};
 use crate::view;
 
-/// The daemon's own tools. All but one only read.
+const NO_PROJECT: &str = "the daemon was started in no project: name one as `project`";
+
+/// The daemon's own tools.
 pub(crate) struct Own {
     app: Arc<App>,
     /// Whether this daemon asks itself: a model that calls `chat_completions`.
     asks_itself: bool,
+    /// Whether the daemon listens on this machine alone.
+    loopback: bool,
 }
 
 impl Own {
-    pub(crate) fn new(app: Arc<App>, asks_itself: bool) -> Self {
-        Self { app, asks_itself }
+    pub(crate) fn new(app: Arc<App>, asks_itself: bool, loopback: bool) -> Self {
+        Self { app, asks_itself, loopback }
+    }
+
+    fn leave(&self) -> projects::Leave {
+        projects::leave(self.asks_itself, self.loopback)
     }
 
     async fn run(
         &self,
         name: &str,
         arguments: &Map<String, Value>,
-        progress: &(dyn Fn(ToolProgress) + Send + Sync),
+        attendant: &dyn Attendant,
     ) -> Result<Result<ToolOutput, String>, Refused> {
         let known: &[&str] = match name {
-            "models_list" | "projects_list" => &[],
-            "project_get" | "mcp_servers" => &["project"],
+            "models_list" => &[],
+            "project_get" | "mcp_servers" => &["namespace", "project"],
             "chat_completions" => &["project", "model", "message", "messages"],
-            _ => return Err(Refused::UnknownTool(name.to_owned())),
+            _ => match projects::arguments(name) {
+                Some(arguments) => arguments,
+                None => return Err(Refused::UnknownTool(name.to_owned())),
+            },
         };
         if let Some(unknown) = arguments.keys().find(|key| !known.contains(&key.as_str())) {
             return Ok(Err(format!(
@@ -46,14 +59,14 @@ impl Own {
         }
         Ok(match name {
             "models_list" => Ok(shown(&self.models().await)),
-            "projects_list" => Ok(shown(&self.projects().await)),
-            "project_get" => self.project(arguments).await.map(|project| shown(&project_view(&project))),
+            "project_get" => self.show(arguments).await,
             "mcp_servers" => self.project(arguments).await.map(|project| {
                 let servers: Vec<Value> =
                     self.app.servers_of(&project).reports().iter().map(view::server).collect();
                 shown(&json!({"servers": servers}))
             }),
-            _ => self.chat(arguments, progress).await,
+            "chat_completions" => self.chat(arguments, attendant).await,
+            _ => projects::run(&self.app, name, arguments, self.leave()).await,
         })
     }
 
@@ -63,26 +76,30 @@ impl Own {
         json!({"models": models, "default": default})
     }
 
-    async fn projects(&self) -> Value {
-        let projects = self.app.projects().await;
-        let projects: Vec<Value> = projects
-            .iter()
-            .map(|project| json!({"namespace": project.namespace, "name": project.name}))
-            .collect();
-        json!({"projects": projects})
+    /// A project as it is loaded, and as its file is.
+    async fn show(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, String> {
+        let (namespace, name) = match (projects::named(arguments)?, self.app.project()) {
+            (Some(named), _) => named,
+            (None, Some(main)) => (main.namespace.clone(), main.name.clone()),
+            (None, None) => return Err(NO_PROJECT.to_owned()),
+        };
+        let stored = self.app.show_project(namespace.clone(), name.clone()).await;
+        let mut view = stored_view(&stored.map_err(|refusal| projects::told(&refusal))?);
+        // one whose file is wrong is shown as the file has it
+        if let Ok(project) = self.app.find_project(&namespace, &name).await
+            && let (Some(view), Value::Object(loaded)) = (view.as_object_mut(), project_view(&project))
+        {
+            view.extend(loaded);
+        }
+        Ok(shown(&view))
     }
 
     /// The project that is named as `namespace/name`, or the one the daemon was started in.
     async fn project(&self, arguments: &Map<String, Value>) -> Result<Arc<Project>, String> {
-        match arguments.get("project") {
-            None | Some(Value::Null) => {
-                let main = self.app.project().cloned();
-                main.ok_or_else(|| "the daemon was started in no project: name one as `project`".to_owned())
-            }
-            Some(named) => {
-                let named = named.as_str().and_then(|named| named.split_once('/'));
-                let (namespace, name) = named.ok_or("`project` must be `namespace/name`")?;
-                self.app.find_project(namespace, name).await.map_err(|refusal| refusal.to_string())
+        match projects::named(arguments)? {
+            None => self.app.project().cloned().ok_or_else(|| NO_PROJECT.to_owned()),
+            Some((namespace, name)) => {
+                self.app.find_project(&namespace, &name).await.map_err(|refusal| refusal.to_string())
             }
         }
     }
@@ -90,7 +107,7 @@ impl Own {
     async fn chat(
         &self,
         arguments: &Map<String, Value>,
-        progress: &(dyn Fn(ToolProgress) + Send + Sync),
+        attendant: &dyn Attendant,
     ) -> Result<ToolOutput, String> {
         // each level of a model that asks itself holds one, so that there is a last level
         let _nested = match self.asks_itself.then(|| self.app.nested.try_acquire()).transpose() {
@@ -115,7 +132,7 @@ impl Own {
         let events = self.app.chat(scope.as_ref(), request).await.map_err(|refusal| refusal.to_string())?;
         let mut events = std::pin::pin!(events);
         let mut completion = None;
-        let mut steps = Steps { count: 0, progress };
+        let mut steps = Steps { count: 0, attendant };
         while let Some(event) = events.next().await {
             if let ChatEvent::Started { turn, model } = &event {
                 let id = format!("chatcmpl-{turn}");
@@ -137,29 +154,49 @@ impl Own {
 }
 
 impl Offer for Own {
-    fn instructions(&self) -> String {
-        "Models and projects of a LlamaFarm daemon. `chat_completions` asks a model, which runs its own tools."
-            .to_owned()
+    fn about<'a>(&'a self, _caller: &'a Caller) -> BoxFuture<'a, Result<Value, Refused>> {
+        let mut capabilities = shelf::capabilities();
+        capabilities["tools"] = json!({});
+        let about = json!({
+            "capabilities": capabilities,
+            "serverInfo": {"name": "lf", "version": env!("CARGO_PKG_VERSION")},
+            "instructions":
+                "Models and projects of a LlamaFarm daemon. `chat_completions` asks a model, which runs its own tools.",
+        });
+        Box::pin(std::future::ready(Ok(about)))
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Offered, Refused>> {
-        Box::pin(std::future::ready(Ok(Offered { tools: definitions(), meta: Map::new() })))
-    }
-
-    fn call<'a>(
+    fn answer<'a>(
         &'a self,
-        name: &'a str,
-        arguments: &'a Map<String, Value>,
-        progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
-    ) -> BoxFuture<'a, Result<ToolOutput, Refused>> {
-        Box::pin(async move { Ok(self.run(name, arguments, progress).await?.unwrap_or_else(failed)) })
+        request: Request,
+        _caller: &'a Caller,
+        channel: &'a Channel,
+    ) -> BoxFuture<'a, Result<Map<String, Value>, Refused>> {
+        Box::pin(async move {
+            match request.method.as_str() {
+                "tools/list" => Ok(Map::from_iter([("tools".to_owned(), definitions(self.leave()).into())])),
+                "tools/call" => {
+                    let arguments = match request.params.get("arguments") {
+                        Some(Value::Object(arguments)) => arguments.clone(),
+                        _ => Map::new(),
+                    };
+                    let ran = self.run(request.param("name"), &arguments, channel).await?;
+                    Ok(tool_result(&ran.unwrap_or_else(failed)))
+                }
+                _ => shelf::answer(&self.app, &request).await,
+            }
+        })
     }
+}
+
+fn failed(text: String) -> ToolOutput {
+    ToolOutput { content: vec![ToolContent::Text(text)], is_error: true, ..ToolOutput::default() }
 }
 
 /// Tells what a turn does, for a client that waits for its end.
 struct Steps<'a> {
     count: u32,
-    progress: &'a (dyn Fn(ToolProgress) + Send + Sync),
+    attendant: &'a dyn Attendant,
 }
 
 impl Steps<'_> {
@@ -177,9 +214,10 @@ impl Steps<'_> {
             ChatEvent::Notice(notice) => notice.clone(),
             _ => return,
         };
+        self.attendant.note(message.clone());
         self.count += 1;
         let progress = f64::from(self.count);
-        (self.progress)(ToolProgress { progress, total: None, message: Some(message) });
+        self.attendant.progress(ToolProgress { progress, total: None, message: Some(message) });
     }
 }
 
@@ -191,6 +229,10 @@ fn now() -> u64 {
 fn shown(value: &Value) -> ToolOutput {
     let content = vec![ToolContent::Text(value.to_string())];
     ToolOutput { content, structured: Some(value.clone()), is_error: false }
+}
+
+fn stored_view(project: &StoredProject) -> Value {
+    crate::routes::projects::shown(project)
 }
 
 fn project_view(project: &Project) -> Value {
@@ -218,7 +260,7 @@ fn project_view(project: &Project) -> Value {
     })
 }
 
-fn definitions() -> Vec<Value> {
+fn definitions(leave: projects::Leave) -> Vec<Value> {
     let project =
         json!({"type": "string", "description": "`namespace/name`; without it the daemon's main project."});
     let nothing = json!({});
@@ -233,42 +275,57 @@ fn definitions() -> Vec<Value> {
             "description": "A whole conversation in OpenAI's form, instead of `message`.",
         },
     });
-    vec![
-        reading("models_list", "List models", "Lists the models that can be asked.", &nothing),
-        reading("projects_list", "List projects", "Lists the projects of this daemon.", &nothing),
+    let mut tools = vec![
+        reading("models_list", "List models", "Lists the models that can be asked.", &nothing, &[]),
         reading(
             "project_get",
             "Show a project",
-            "Shows a project's models, MCP servers and prompts.",
+            "Shows a project's models, MCP servers and prompts, and its file with secrets masked.",
             &of_project,
+            &[],
         ),
         reading(
             "mcp_servers",
             "Show MCP servers",
             "Tells how the MCP servers of a project are.",
             &of_project,
+            &[],
         ),
         definition(
             "chat_completions",
             "Ask a model",
             "Asks a model, which may use its own tools, and gives its answer. Tools may change things.",
             &chat,
+            &[],
             &json!({"readOnlyHint": false, "destructiveHint": true, "idempotentHint": false, "openWorldHint": true}),
         ),
-    ]
+    ];
+    tools.extend(projects::definitions(leave));
+    tools
 }
 
-fn reading(name: &str, title: &str, description: &str, properties: &Value) -> Value {
+fn reading(name: &str, title: &str, description: &str, properties: &Value, required: &[&str]) -> Value {
     let annotations = json!({"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false});
-    definition(name, title, description, properties, &annotations)
+    definition(name, title, description, properties, required, &annotations)
 }
 
-fn definition(name: &str, title: &str, description: &str, properties: &Value, annotations: &Value) -> Value {
-    json!({
+fn definition(
+    name: &str,
+    title: &str,
+    description: &str,
+    properties: &Value,
+    required: &[&str],
+    annotations: &Value,
+) -> Value {
+    let mut tool = json!({
         "name": name,
         "title": title,
         "description": description,
         "inputSchema": {"type": "object", "properties": properties, "additionalProperties": false},
         "annotations": annotations,
-    })
+    });
+    if !required.is_empty() {
+        tool["inputSchema"]["required"] = json!(required);
+    }
+    tool
 }

@@ -1,19 +1,26 @@
 use std::time::Duration;
 
 use lf_core::project::{HttpServer, Protocol};
+use lf_core::tool_set::fit_name;
 
+use super::naming::{is_of_template, may_be_of};
 use super::*;
 
 fn at(base_url: &str) -> McpServer {
     McpServer {
         name: "self".to_owned(),
-        transport: Transport::Http(HttpServer { base_url: base_url.to_owned(), headers: Vec::new() }),
+        transport: Transport::Http(HttpServer {
+            base_url: base_url.to_owned(),
+            headers: Vec::new(),
+            auth: None,
+        }),
         tools: Default::default(),
         timeout: Duration::from_secs(1),
         max_timeout: Duration::from_secs(1),
         startup_timeout: Duration::from_secs(1),
         required: false,
         protocol: Protocol::Auto,
+        elicitation: Default::default(),
     }
 }
 
@@ -36,4 +43,15 @@ fn a_name_tells_which_servers_can_have_it() {
     let long = "s".repeat(70);
     let exposed = fit_name(&format!("{long}__tool"));
     assert!(may_be_of(&exposed, &long));
+}
+
+#[test]
+fn a_template_stands_for_uris_that_have_its_text_in_order() {
+    let is = |uri: &str| is_of_template(uri, "test://template/{id}/data");
+    assert!(is("test://template/7/data") && is("test://template/a/b/data"));
+    assert!(!is("test://template/7") && !is("test://other/7/data") && !is("x"));
+    assert!(
+        is_of_template("file:///a/b", "file:///{+path}") && !is_of_template("http://a", "file:///{+path}")
+    );
+    assert!(is_of_template("a:b", "a:b") && !is_of_template("a:bc", "a:b"));
 }

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use super::Shared;
 use super::faces::{Head, View};
 use super::responses::Keeper;
+use super::sessions;
 use crate::chat::Conversation;
 use crate::guard::json_body;
 use crate::reply::{Caller, error_reply};
@@ -78,11 +79,12 @@ async fn answer(shared: Shared, scope: Option<Arc<Project>>, parts: &Parts, body
         Ok(Begun::Aside(begun)) => return Json(begun).into_response(),
         Err(error) => return error_reply(error),
     };
-    if head.view.streams() {
-        streamed(events, *head, &asked.caller).await
-    } else {
-        whole(events, &head, &asked.caller).await
-    }
+    let mut response = match head.view.streams() {
+        true => streamed(events, *head, &asked.caller).await,
+        false => whole(events, &head, &asked.caller).await,
+    };
+    sessions::echo(&asked.headers, response.headers_mut());
+    response
 }
 
 /// Who asks for a turn, and where.
@@ -136,9 +138,18 @@ impl Asked {
         request: ChatRequest,
         conversation: Conversation,
     ) -> Result<(Events, String, String), ErrorReply> {
-        let Self { shared, scope, caller, .. } = self;
-        let events = shared.app.chat_on(scope.as_ref(), request, conversation).await;
-        let mut events = Box::pin(events.map_err(|refusal| caller.refused(&refusal))?);
+        let Self { shared, scope, caller, headers, .. } = self;
+        let refused = |refusal| caller.refused(&refusal);
+        let mut events: Events = match sessions::named(headers, caller.face).map_err(refused)? {
+            Some(session) => {
+                let running = sessions::converse(&shared.app, scope.as_ref(), &session, request).await;
+                Box::pin(running.map_err(refused)?.watch(0).map(|(_, event)| (*event).clone()))
+            }
+            None => {
+                let events = shared.app.chat_on(scope.as_ref(), request, conversation).await;
+                Box::pin(events.map_err(refused)?)
+            }
+        };
         let Some(ChatEvent::Started { turn, model }) = events.next().await else {
             return Err(caller.trouble(StatusCode::INTERNAL_SERVER_ERROR, "the turn did not start"));
         };

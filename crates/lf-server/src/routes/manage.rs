@@ -1,4 +1,4 @@
-//! What is there and how it is: models, MCP servers, tools, health.
+//! What is there: models, tools, and the daemon itself.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use lf_core::tool::ToolProgress;
 use lf_core::{Project, ToolError, ToolRef, ToolSet, ToolSource as _};
 use lf_dialects::{anthropic_messages, openai_chat};
 use serde::Deserialize;
@@ -50,7 +51,7 @@ pub(super) async fn model(
     }
 }
 
-type Scope = Path<(String, String)>;
+pub(super) type Scope = Path<(String, String)>;
 
 pub(super) async fn project_models(
     State(shared): State<Shared>,
@@ -87,30 +88,7 @@ pub(super) async fn project_models(
     Json(list).into_response()
 }
 
-pub(super) async fn servers(
-    State(shared): State<Shared>,
-    caller: Caller,
-    Path((namespace, name)): Scope,
-) -> Response {
-    match shared.app.find_project(&namespace, &name).await {
-        Ok(project) => servers_of(&shared.app, &project),
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-pub(super) async fn main_servers(State(shared): State<Shared>, caller: Caller) -> Response {
-    match main_project(&shared.app) {
-        Ok(project) => servers_of(&shared.app, &project),
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-fn servers_of(app: &App, project: &Project) -> Response {
-    let servers: Vec<Value> = app.servers_of(project).reports().iter().map(view::server).collect();
-    Json(json!({"total": servers.len(), "servers": servers})).into_response()
-}
-
-fn main_project(app: &App) -> Result<Arc<Project>, Refusal> {
+pub(super) fn main_project(app: &App) -> Result<Arc<Project>, Refusal> {
     app.project()
         .cloned()
         .ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
@@ -213,7 +191,7 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
     };
     let tools = app.pool.tools([(call.server.clone(), server.clone())]);
     let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
-    match tools.call(&tool, &call.arguments.unwrap_or_default(), &|_| {}).await {
+    match tools.call(&tool, &call.arguments.unwrap_or_default(), &|_: ToolProgress| {}).await {
         Ok(output) => Json(view::output(&call.server, &call.tool, &output)).into_response(),
         Err(error) => {
             let status = match &error {
@@ -230,48 +208,8 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
     }
 }
 
-/// Worst state wins; a server that was never needed is neither up nor down.
-pub(super) async fn health(State(shared): State<Shared>) -> Response {
-    let mut components = vec![json!({"name": "server", "status": "healthy", "message": "running"})];
-    let mut status = "healthy";
-    if let Some(project) = shared.app.project() {
-        for server in shared.app.servers_of(project).reports() {
-            let error = server.last_error();
-            if error.is_some() {
-                status = "degraded";
-            }
-            components.push(json!({
-                "name": format!("mcp:{}", server.name),
-                "status": if error.is_some() { "degraded" } else { "healthy" },
-                "message": error.unwrap_or(server.state.name()),
-            }));
-        }
-    }
-    let summary: Vec<String> = components
-        .iter()
-        .map(|part| {
-            format!("{}={}", part["name"].as_str().unwrap_or(""), part["status"].as_str().unwrap_or(""))
-        })
-        .collect();
-    let timestamp =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Json(json!({
-        "status": status,
-        "summary": summary.join(", "),
-        "components": components,
-        "seeds": [],
-        "timestamp": timestamp,
-    }))
-    .into_response()
-}
-
 pub(super) async fn liveness() -> Json<Value> {
     Json(json!({"status": "alive"}))
-}
-
-/// Ready from the first accepted connection on: MCP servers and models are reached when they are needed.
-pub(super) async fn readiness() -> Json<Value> {
-    Json(json!({"status": "ready"}))
 }
 
 pub(super) async fn hello() -> Json<Value> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{Method, header};
 use axum::response::Response;
@@ -20,7 +20,7 @@ pub(super) struct OfModel {
 }
 
 pub(super) async fn own(State(shared): State<Shared>, request: Request) -> Response {
-    let own = Own::new(shared.app.clone(), asks_itself(&request));
+    let own = Own::new(shared.app.clone(), asks_itself(&request), shared.loopback);
     answer(&shared, "", Arc::new(own), request).await
 }
 
@@ -65,10 +65,10 @@ async fn answer(shared: &Shared, scope: &str, offer: Arc<dyn Offer>, request: Re
     let body = match parts.method {
         // within the size and time that every body has
         Method::POST => match json_body(&parts, body).await {
-            Ok(body) => Body::from(body),
+            Ok(body) => body,
             Err(refusal) => return refusal,
         },
-        _ => Body::empty(),
+        _ => Bytes::new(),
     };
     shared.mcp.serve(scope, offer, Request::from_parts(parts, body)).await.map(Body::new)
 }

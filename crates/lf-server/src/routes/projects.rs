@@ -14,8 +14,12 @@ use super::Shared;
 use crate::app::{EditRefusal, StoredProject, Wanted};
 use crate::guard::{json_body, whole_body};
 
+/// Why projects are not changed over the network.
+pub(crate) const ONLY_HERE: &str = "projects are changed only while the daemon listens on this machine alone: \
+                                    start `lf serve` without `--host`, or edit the files";
+
 /// The one template there is: what `lf init` writes.
-const TEMPLATES: [&str; 1] = ["default"];
+pub(crate) const TEMPLATES: [&str; 1] = ["default"];
 
 pub(super) async fn all(State(shared): State<Shared>) -> Response {
     listed(shared.app.list_projects(None).await)
@@ -149,9 +153,7 @@ fn if_match(parts: &Parts) -> Option<String> {
 
 /// Changing a project is choosing what runs on this machine.
 fn not_here(shared: &Shared) -> Option<Response> {
-    let what = "projects are changed only while the daemon listens on this machine alone: \
-                start `lf serve` without `--host`, or edit the files";
-    (!shared.loopback).then(|| error(StatusCode::FORBIDDEN, "Forbidden", what, Value::Null))
+    (!shared.loopback).then(|| error(StatusCode::FORBIDDEN, "Forbidden", ONLY_HERE, Value::Null))
 }
 
 fn answer(project: Result<StoredProject, EditRefusal>) -> Response {
@@ -167,7 +169,7 @@ fn answer(project: Result<StoredProject, EditRefusal>) -> Response {
     }
 }
 
-fn shown(project: &StoredProject) -> Value {
+pub(crate) fn shown(project: &StoredProject) -> Value {
     json!({
         "namespace": project.namespace,
         "name": project.name,
@@ -205,7 +207,7 @@ fn error(status: StatusCode, code: &str, message: &str, details: Value) -> Respo
 }
 
 /// As RFC 3339 has it, in seconds of UTC.
-fn timestamp(time: SystemTime) -> String {
+pub(super) fn timestamp(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // the civil calendar in years that begin in March, so that a leap day is the last of its year

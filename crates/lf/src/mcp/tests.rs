@@ -32,6 +32,8 @@ fn server(name: &str, command: &str, args: &[&str]) -> (String, Result<Arc<McpSe
         env: Vec::new(),
         inherit_env: Vec::new(),
         cwd: PathBuf::from("/"),
+        limits: Default::default(),
+        pin: None,
     });
     let server = McpServer {
         name: name.to_owned(),
@@ -42,6 +44,7 @@ fn server(name: &str, command: &str, args: &[&str]) -> (String, Result<Arc<McpSe
         startup_timeout: Duration::from_secs(40),
         required: false,
         protocol: Protocol::Legacy,
+        elicitation: Default::default(),
     };
     (name.to_owned(), Ok(Arc::new(server)))
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::model::ToolSpec;
 
 /// `weather`, `run`, `search` and `list`: what untyped values are typed by.
-fn tools() -> Arc<[ToolSpec]> {
+pub(super) fn tools() -> Arc<[ToolSpec]> {
     let tool = |name: &str, properties: Value| ToolSpec {
         name: name.to_owned(),
         description: None,
@@ -622,8 +622,42 @@ fn a_broken_call_is_reported_and_does_not_take_a_good_one_with_it() {
     );
     assert_eq!((calls(&pieces), problems(&pieces).len()), (vec![LIST.to_owned()], 1));
     is_refused("harmony", "<|channel|>commentary to=python<|message|>print(1)<|call|>", TextEnd::Clean);
+    for arguments in ["{}<|call|>", "<|message|>{}<|call|>", "<|message|><|call|>"] {
+        is_refused("harmony", &format!("<|channel|>commentary to=functions.{arguments}"), TextEnd::Clean);
+    }
     is_refused("olmo3", "<function_calls>\nweather(Oslo)\n</function_calls>", TextEnd::Clean);
     is_refused("qwen3_coder_xml", "<tool_call>\n<function=weather>\n<parameter=city>\nOslo", TextEnd::Clean);
+}
+
+#[test]
+fn a_list_that_another_bracket_closes_is_reported() {
+    is_refused("functiongemma", "<start_function_call>call:list{a:[1)}<end_function_call>", TextEnd::Clean);
+    is_refused(
+        "functiongemma",
+        "<start_function_call>call:list{a:[1$ 2)}</r>{\"<end_function_call>",
+        TextEnd::Clean,
+    );
+    is_refused("gemma4", "<|tool_call>call:list{a:[{b:[}]}}<tool_call|>", TextEnd::Clean);
+    is_refused("gemma4", "<|tool_call>call:list{a:]}<tool_call|>", TextEnd::Clean);
+    let listed = "[list(a=[1}]), list(b={)]";
+    is_refused("pythonic", &format!("<|python_start|>{listed}<|python_end|>"), TextEnd::Clean);
+    is_refused("lfm2", &format!("<|tool_call_start|>{listed}<|tool_call_end|>"), TextEnd::Clean);
+    // no mark says that it is a call
+    is_text("pythonic", listed);
+    // what has an end of its own before it is a call
+    let pieces = read("lfm2", "<|tool_call_start|>[list(), list(a=[)]<|tool_call_end|>");
+    assert_eq!((calls(&pieces), problems(&pieces).len()), (vec![LIST.to_owned()], 1));
+    assert_eq!(text(&pieces), "");
+}
+
+#[test]
+fn a_word_without_quotes_may_hold_parentheses() {
+    for city in ["Oslo (Norway)", "Oslo :)", "(Oslo"] {
+        let expected = format!("weather {}", json!({"city": city}));
+        gives("gemma4", &format!("<|tool_call>call:weather{{city:{city}}}<tool_call|>"), &[&expected], "");
+    }
+    // where a word holds a brace, its end is not known
+    is_refused("gemma4", "<|tool_call>call:run{code:f() { x }}<tool_call|>", TextEnd::Clean);
 }
 
 #[test]
@@ -678,7 +712,9 @@ fn a_limit_counts_alike_however_the_text_is_cut() {
             "{\"name\": \"list\", \"parameters\": {}}",
         ),
     ] {
-        for length in limit - 60..limit + 4 {
+        // a mark that begins before the limit may end after it; white space has no marks
+        let early = if format == "llama3_json" { 2 } else { 60 };
+        for length in limit - early..limit + 4 {
             let text = format!("{before}{}{after}", filler.repeat(length));
             let whole = scan_as(format, tools(), &text, usize::MAX, TextEnd::Clean);
             if scan_as(format, tools(), &text, 1, TextEnd::Clean) != whole {
@@ -687,6 +723,27 @@ fn a_limit_counts_alike_however_the_text_is_cut() {
         }
     }
     assert_eq!(odd, []);
+}
+
+#[test]
+fn what_a_fuzzer_found_is_read_alike_however_it_is_cut() {
+    let hermes = r#"<tool_call>{"name": "weather", "arguments": {"city": "A"}}"#;
+    for (format, text) in [
+        ("hermes", &*format!("{hermes}</t{hermes}</tool_call></toolool_call></tool_call>")),
+        (
+            "kimi_k3",
+            "<|open|>call tool=\"run\" index=\"1\"<|sep1\"<|sep|><|open|>argument key=\"code\" type=\"s<|sep|>x<|close\\>",
+        ),
+        ("kimi_k3", "<|open|>call tool=\"list\"<|sep|><|close|>argument<|sep|>"),
+        (
+            "functiongemma",
+            "<start_function_call>call:list{a\": [1$ 2)}</r>{\"\n<escape>b<escape>}<end_function_call>",
+        ),
+    ] {
+        for end in [TextEnd::Clean, TextEnd::Cut] {
+            read_with(&tools(), format, text, end);
+        }
+    }
 }
 
 #[test]
@@ -785,46 +842,6 @@ fn a_model_is_known_by_a_part_of_its_name() {
     }
     assert!(for_model("my-own-model").is_none());
     assert!(named("Qwen3-Coder").is_some());
-}
-
-#[test]
-fn every_family_reads_a_long_answer_in_linear_time() {
-    let size = 1 << 15;
-    let patterns = [
-        "{\n",
-        "[\n",
-        "{\"name\":\n",
-        "[{\n",
-        "[f(\n",
-        "[weather(a='",
-        "Action: x\n",
-        ">>>a\n",
-        "functools[",
-        "```json\n[",
-        "<tool_call><function=weather><parameter=code></function>",
-        "<tool_call>weather<arg_key>a</arg_key><arg_value>",
-        "<tool_call>a\n",
-        "<invoke name=\"a\">",
-        "[TOOL_CALLS]a",
-        "[TOOL_CALLS][",
-        "<|tool_call_begin|>functions.a:1",
-        "<|channel|>",
-        "<|start|>assistant to=self<|message|>",
-        "<|tool_call>call:a{b:<|\"|>",
-        "]<]minimax[>[<invoke name=\"a\">]<]minimax[>[<b>",
-        "<｜tool▁calls▁begin｜>",
-        "<|open|>call tool=\"a\"<|sep|>",
-        "[THINK][TOOL_CALLS]a{}",
-    ];
-    let started = Instant::now();
-    for name in names() {
-        for pattern in patterns {
-            let text = pattern.repeat(size / pattern.len());
-            scan_as(name, tools(), &text, 64, TextEnd::Clean);
-        }
-    }
-    // 36 MiB in all, a debug build
-    assert!(started.elapsed() < Duration::from_secs(200), "{:?}", started.elapsed());
 }
 
 /// What the families have to tell apart.

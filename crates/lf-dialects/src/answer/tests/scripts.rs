@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 
 #[derive(Debug, Clone)]
-enum Said {
+pub(super) enum Said {
     Text(String),
     Reasoning(String),
     /// The arguments, and where their text is cut into fragments.
@@ -15,10 +15,10 @@ enum Said {
 }
 
 #[derive(Debug, Clone)]
-struct Script {
-    said: Vec<Said>,
-    reason: FinishReason,
-    usage: Usage,
+pub(super) struct Script {
+    pub(super) said: Vec<Said>,
+    pub(super) reason: FinishReason,
+    pub(super) usage: Usage,
 }
 
 fn said() -> impl Strategy<Value = Said> {
@@ -37,7 +37,7 @@ fn said() -> impl Strategy<Value = Said> {
     ]
 }
 
-fn script() -> impl Strategy<Value = Script> {
+pub(super) fn script() -> impl Strategy<Value = Script> {
     let reason =
         prop::sample::select(vec![FinishReason::Stop, FinishReason::Length, FinishReason::ContentFilter]);
     (prop::collection::vec(said(), 1..9), reason, 1..99_u64, 0..9_u64).prop_map(
@@ -49,7 +49,7 @@ fn script() -> impl Strategy<Value = Script> {
     )
 }
 
-const DIALECTS: [Dialect; 6] = [
+pub(super) const DIALECTS: [Dialect; 6] = [
     Dialect::OpenaiChat,
     Dialect::OpenaiResponses,
     Dialect::Anthropic,
@@ -58,12 +58,12 @@ const DIALECTS: [Dialect; 6] = [
     Dialect::AiSdk,
 ];
 
-fn dialects() -> impl Strategy<Value = Dialect> {
+pub(super) fn dialects() -> impl Strategy<Value = Dialect> {
     prop::sample::select(DIALECTS.to_vec())
 }
 
 /// The events of an answer as an upstream frames them, and how many of them come before its end.
-fn rendered(dialect: Dialect, script: &Script) -> (Vec<String>, usize) {
+pub(super) fn rendered(dialect: Dialect, script: &Script) -> (Vec<String>, usize) {
     let (body, end) = match dialect {
         Dialect::OpenaiChat => chat(script),
         Dialect::OpenaiResponses => responses(script),
@@ -98,11 +98,11 @@ fn fragments(arguments: &Value, cuts: &[usize]) -> Vec<String> {
     places.windows(2).map(|window| text[window[0]..window[1]].to_owned()).collect()
 }
 
-fn id(at: usize) -> String {
+pub(super) fn id(at: usize) -> String {
     format!("call_{at}")
 }
 
-fn name(at: usize) -> &'static str {
+pub(super) fn name(at: usize) -> &'static str {
     ["f", "g"][at % 2]
 }
 
@@ -357,7 +357,7 @@ fn expected(dialect: Dialect, script: &Script) -> Vec<(&'static str, String)> {
 }
 
 /// What every dialect has of it: without pieces of its own, what goes back, and its name for the end.
-fn shared(dialect: Dialect, reads: &[&[u8]]) -> Vec<(&'static str, String)> {
+pub(super) fn shared(dialect: Dialect, reads: &[&[u8]]) -> Vec<(&'static str, String)> {
     let mut told = told(dialect, reads);
     told.retain(|(kind, _)| !matches!(*kind, "native" | "state"));
     if let Some(("finish", reason)) = told.last_mut() {
@@ -366,14 +366,14 @@ fn shared(dialect: Dialect, reads: &[&[u8]]) -> Vec<(&'static str, String)> {
     joined(told)
 }
 
-fn cut<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+pub(super) fn cut<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     places.extend([0, bytes.len()]);
     places.sort_unstable();
     places.windows(2).map(|window| &bytes[window[0]..window[1]]).collect()
 }
 
-fn all<'a>(kind: &str, told: &'a [(&str, String)]) -> Vec<&'a str> {
+pub(super) fn all<'a>(kind: &str, told: &'a [(&str, String)]) -> Vec<&'a str> {
     told.iter().filter(|(told, _)| *told == kind).map(|(_, text)| text.as_str()).collect()
 }
 

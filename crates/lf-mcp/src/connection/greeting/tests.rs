@@ -5,7 +5,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::json;
 use tokio::time::sleep_until;
 
-use super::super::client;
+use super::super::{Lane, client};
 use super::*;
 
 /// What a server says, each after a pause; then silence, or the end of the connection.
@@ -62,12 +62,16 @@ fn refusal(id: &Value, code: i64) -> Value {
 
 /// The outcome of a probe, a revision or a reason and what comes next, and what the server heard.
 async fn probe(says: Vec<(u64, Value)>, ends: bool) -> (String, Vec<String>) {
+    probe_on(says, ends, true).await
+}
+
+async fn probe_on(says: Vec<(u64, Value)>, ends: bool, is_duplex: bool) -> (String, Vec<String>) {
     let mut script = Script { says: says.into(), ends, heard: Vec::new(), due: None };
     let manners = Manners {
         opening: Opening::Probe,
         protocol: Protocol::Auto,
-        client: client::config(),
-        is_duplex: true,
+        client: client::config(Lane::default()),
+        is_duplex,
         patience: Duration::from_secs(2),
         deadline: Instant::now() + Duration::from_secs(60),
     };
@@ -92,6 +96,22 @@ async fn an_answer_in_time_settles_it() {
     let (spoken, heard) = probe(vec![(10, refused), (10, legacy())], false).await;
     assert_eq!(spoken, "2025-11-25");
     assert_eq!(heard, ["server/discover", "initialize", "notifications/initialized"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_the_revision_it_speaks_is_asked_once_more() {
+    let mut refused = refusal(&json!(DISCOVER), -32022);
+    refused["error"]["data"] = json!({"supported": ["2026-07-28"], "requested": "2026-07-28"});
+    let (mut again, mut agreed) = (refused.clone(), modern());
+    (again["id"], agreed["id"]) = (json!(DISCOVER_AGAIN), json!(DISCOVER_AGAIN));
+    let (spoken, heard) = probe_on(vec![(10, refused.clone()), (10, agreed)], false, false).await;
+    assert_eq!(
+        (spoken.as_str(), heard.as_slice()),
+        ("2026-07-28", &["server/discover"; 2].map(str::to_owned)[..])
+    );
+    let (why, heard) = probe_on(vec![(10, refused), (10, again)], false, false).await;
+    assert!(why.contains("lists it as one of its own"), "{why}");
+    assert_eq!(heard.len(), 2, "and no more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,8 @@ fn server(name: &str) -> Arc<McpServer> {
         env: Vec::new(),
         inherit_env: Vec::new(),
         cwd: PathBuf::from("/"),
+        limits: Default::default(),
+        pin: None,
     });
     Arc::new(McpServer {
         name: name.to_owned(),
@@ -26,6 +28,7 @@ fn server(name: &str) -> Arc<McpServer> {
         startup_timeout: Duration::from_secs(1),
         required: false,
         protocol: Protocol::Auto,
+        elicitation: Default::default(),
     })
 }
 

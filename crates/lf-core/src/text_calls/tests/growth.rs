@@ -1,0 +1,155 @@
+//! Reading costs the same for each byte, whatever the text and however long it is.
+
+use std::time::Instant;
+
+use super::super::body::MAX_CALL;
+use super::super::scanner::MAX_REREAD;
+use super::super::{Mark, TextFormat};
+use super::*;
+
+/// Bytes of a text, and of a push: read again for each push, the text would cost a hundred times as much.
+const SIZE: usize = 1 << 12;
+const PUSH: usize = 2;
+/// How much more than the middle one a text may cost: marks are looked at by many rows of the table.
+const MOST: f64 = 20.0;
+
+/// Texts that are hard to read: how each begins, and what is written again and again after it.
+const HARD: &[(&str, &str)] = &[
+    ("", "{\n"),
+    ("", "[\n"),
+    ("", "{\"name\":\n"),
+    ("", "[{\n"),
+    ("", "[f(\n"),
+    ("", "[weather(a='"),
+    ("", "Action: x\n"),
+    ("", ">>>a\n"),
+    ("", "functools["),
+    ("", "```json\n["),
+    ("", "<tool_call><function=weather><parameter=code></function>"),
+    ("", "<tool_call>weather<arg_key>a</arg_key><arg_value>"),
+    ("", "<tool_call>a\n"),
+    ("", "<invoke name=\"a\">"),
+    ("", "[TOOL_CALLS]a"),
+    ("", "[TOOL_CALLS]["),
+    ("", "<|tool_call_begin|>functions.a:1"),
+    ("", "<|channel|>"),
+    ("", "<|start|>assistant to=self<|message|>"),
+    ("", "<|tool_call>call:a{b:<|\"|>"),
+    ("", "]<]minimax[>[<invoke name=\"a\">]<]minimax[>[<b>"),
+    ("", "<｜tool▁calls▁begin｜>"),
+    ("", "<|open|>call tool=\"a\"<|sep|>"),
+    ("", "[THINK][TOOL_CALLS]a{}"),
+    ("<tool_call>", "{\"a\":["),
+    ("<tool_call>{\"name\":\"f\",\"arguments\":\"", "{\\\"a\\\":["),
+    ("<|tool_call>call:f{a:", "[{b:"),
+    ("<start_function_call>call:f{a:", "[1$ 2,"),
+    ("<|tool_call_start|>[f(a=", "[{'a':("),
+    ("[", "f(a=[1]),"),
+    ("]<]minimax[>[<invoke name=\"search\">", "]<]minimax[>[<filter>"),
+    ("<tool_call>\n<function=run>\n<parameter=code>\n", "if a < b:\n"),
+];
+
+const HARD_BY_DEFAULT: &[(&str, &str)] = &[
+    ("", "<tool_call>{"),
+    ("", "<tool_call>["),
+    ("", "<tool_call>{\""),
+    ("", "<tool_call>{\"a\":'</tool_call>"),
+    ("", "<tool_call>{\"a\": /*</tool_call>"),
+    ("", "<tool_call>   \n  "),
+    ("", "<tool_call>{\"name\":\"f\",\"arguments\":{}}x"),
+    ("", "<tool_use><server>"),
+    ("", "<tool_use><server>s</server><x>"),
+    ("", "<tool_call a="),
+    ("", "<think><tool_call>{}"),
+    ("", "` <tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"),
+    ("", "\" <tool_call>{'name':'f'}</tool_call>"),
+    ("", "<|im_end|> "),
+    ("", "<"),
+    ("", "`"),
+    ("", " "),
+    ("", "plain text with a < here and there\n"),
+    ("<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"", "text "),
+    ("<tool_use><server>s</server><tool>f</tool><arguments>", "{\"a\":["),
+];
+
+struct Hard {
+    name: &'static str,
+    formats: &'static [TextFormat],
+    text: String,
+    push: usize,
+}
+
+impl Hard {
+    fn new(name: &'static str, (begin, again): (&str, &str), size: usize, push: usize) -> Self {
+        let text = format!("{begin}{}", again.repeat(size / again.len()));
+        Self { name, formats: named(name).unwrap(), text, push }
+    }
+
+    /// Nanoseconds for each byte that was read. What turned out to be no call is read again, and that has a limit.
+    fn cost(&self) -> f64 {
+        let mut scanner = TextScanner::new(self.formats).with_tools(families::tools());
+        let started = Instant::now();
+        let mut rest = self.text.as_str();
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.ceil_char_boundary(self.push));
+            scanner.push(piece);
+            rest = after;
+        }
+        scanner.finish(TextEnd::Clean);
+        let elapsed = started.elapsed().as_nanos() as f64;
+        assert!(scanner.reread <= MAX_REREAD + MAX_CALL, "{}: {}", self.name, scanner.reread);
+        elapsed / (self.text.len() + scanner.reread) as f64
+    }
+}
+
+/// Those that cost far more than most. A busy machine may have made one slow; not several times.
+fn dear(hard: &[Hard]) -> Vec<String> {
+    let costs: Vec<f64> = hard.iter().map(Hard::cost).collect();
+    let mut sorted = costs.clone();
+    sorted.sort_by(f64::total_cmp);
+    let most = MOST * sorted[sorted.len() / 2];
+    let again = |hard: &Hard| (0..3).map(|_| hard.cost()).all(|cost| cost > most);
+    let dear = hard.iter().zip(costs).filter(|(hard, cost)| *cost > most && again(hard));
+    dear.map(|(hard, cost)| format!("{} {cost} ns: {:.60}", hard.name, hard.text)).collect()
+}
+
+/// What begins something in this family and not in every other.
+fn openers(name: &str) -> Vec<String> {
+    let own =
+        named(name).unwrap().iter().filter(|format| DEFAULT.iter().all(|other| other.name != format.name));
+    let marks = own.clone().flat_map(|format| {
+        let reasoning = format.reasoning.iter().flat_map(|block| block.open);
+        format.open.iter().chain(format.wrappers).chain(reasoning)
+    });
+    let channels = own.filter_map(|format| format.channels).flat_map(|channels| channels.open);
+    let written = |mark: &Mark| match mark {
+        Mark::Tag(name) | Mark::Suffixed(name) => format!("<{name}>"),
+        Mark::Word(word) => (*word).to_owned(),
+    };
+    marks.map(written).chain(channels.map(|open| (*open).to_owned())).collect()
+}
+
+/// The family's openers again and again, text after each of them, and the hard texts that hold one.
+fn of_family(name: &'static str) -> Vec<Hard> {
+    let openers = openers(name);
+    let holds = |(begin, again): &&(&str, &str)| {
+        let text = format!("{begin}{again}");
+        openers.iter().any(|opener| text.contains(opener.trim_end_matches('>')))
+    };
+    let again = openers.iter().flat_map(|opener| [("", opener.as_str()), (opener, "a\n")]);
+    let texts = again.chain(HARD.iter().filter(holds).copied());
+    texts.map(|text| Hard::new(name, text, SIZE, PUSH)).collect()
+}
+
+#[test]
+fn every_family_reads_a_long_answer_in_linear_time() {
+    assert_eq!(dear(&names().flat_map(of_family).collect::<Vec<_>>()), [] as [&str; 0]);
+}
+
+#[test]
+fn a_long_answer_is_read_in_linear_time() {
+    for push in [PUSH, usize::MAX] {
+        let hard = HARD.iter().chain(HARD_BY_DEFAULT).map(|&text| Hard::new("default", text, 4 * SIZE, push));
+        assert_eq!(dear(&hard.collect::<Vec<_>>()), [] as [&str; 0]);
+    }
+}

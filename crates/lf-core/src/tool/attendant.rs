@@ -1,0 +1,69 @@
+//! The other side of a running call: whoever made it, told of its progress and asked what the server wants to know.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{BoxFuture, ToolProgress};
+
+/// Who attends a call. Any `Fn(ToolProgress)` does, and answers no questions.
+pub trait Attendant: Send + Sync {
+    /// Told of each report of the server, in order.
+    fn progress(&self, progress: ToolProgress);
+
+    /// Asked when the server wants something before it goes on; the call's time limits stand still meanwhile. The future
+    /// is dropped when the question is of no use any more: the call ended, the server withdrew it, or ten minutes passed.
+    fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
+        Box::pin(std::future::ready(Reply::Nobody))
+    }
+
+    /// Told what a person should know of the call, such as what the server asked and what it was answered. Without
+    /// secrets and what could drive a terminal.
+    fn note(&self, _note: String) {}
+
+    /// Calls of one party can be asked for one another: over stdio a server does not say for which call it asks.
+    fn party(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl<F: Fn(ToolProgress) + Send + Sync + ?Sized> Attendant for F {
+    fn progress(&self, progress: ToolProgress) {
+        self(progress);
+    }
+}
+
+/// Somebody who can be asked while a turn runs.
+pub trait Person: Send + Sync {
+    /// Asks, and waits for the answer. [`Reply::Nobody`] for what this person is not asked. The future is dropped when the
+    /// answer is of no use any more.
+    fn ask(&self, question: Question) -> BoxFuture<'_, Reply>;
+}
+
+/// What a server asks in the middle of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    pub server: Arc<str>,
+    /// The server's name for the tool; `None` while something else is asked of the server.
+    pub tool: Option<Arc<str>>,
+    /// As MCP names it: `elicitation/create`, `sampling/createMessage`, `roots/list`.
+    pub method: String,
+    /// As the server sent them.
+    pub params: Value,
+}
+
+impl Question {
+    /// A form or a URL for a person.
+    pub const ELICITATION: &'static str = "elicitation/create";
+}
+
+/// What a question is answered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// The result that MCP has for the method.
+    Result(Value),
+    /// A protocol error.
+    Refused { code: i64, message: String },
+    /// Nobody is here who could say: what the file says for this counts.
+    Nobody,
+}

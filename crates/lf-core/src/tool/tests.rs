@@ -1,0 +1,61 @@
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::*;
+
+fn problems(schema: Value, arguments: &Value) -> Vec<String> {
+    let id = ToolRef { server: "s".into(), name: "t".into() };
+    let arguments = arguments.as_object().cloned().unwrap_or_default();
+    Tool::new(id, None, Arc::new(schema)).problems(&arguments)
+}
+
+#[test]
+fn a_schema_that_refers_to_itself_is_checked_as_deep_as_the_arguments_are() {
+    let schema = json!({
+        "type": "object",
+        "properties": {"tree": {"$ref": "#/$defs/node"}},
+        "$defs": {"node": {"type": "object", "properties": {"below": {"$ref": "#/$defs/node"}}}},
+    });
+    assert!(problems(schema.clone(), &json!({"tree": {"below": {"below": {}}}})).is_empty());
+    assert_eq!(problems(schema, &json!({"tree": {"below": {"below": 7}}})).len(), 1);
+    let endless = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}});
+    let _ = problems(endless, &json!({"x": 1}));
+}
+
+#[test]
+fn a_schema_that_lies_elsewhere_or_is_none_checks_nothing() {
+    for schema in [
+        json!({"type": "object", "$ref": "http://127.0.0.1:9/schema"}),
+        json!({"properties": {"a": {"$ref": "https://schema.example/a.json#/x"}}}),
+        json!({"properties": {"a": {"$ref": "file:///etc/passwd"}}}),
+        json!({"type": "objekt"}),
+        json!({"properties": []}),
+        json!({"properties": {"a": {"pattern": "("}}}),
+    ] {
+        let started = Instant::now();
+        assert_eq!(problems(schema.clone(), &json!({"a": 1})), Vec::<String>::new(), "{schema}");
+        assert!(started.elapsed().as_secs() < 2, "{schema}");
+    }
+}
+
+#[test]
+fn a_pattern_that_would_take_for_ever_is_given_up() {
+    let long = format!("{}!", "a".repeat(5_000));
+    for pattern in [
+        "^(a+)+$",
+        "^(a|aa)+$",
+        "^(?=(a+)+$)x",
+        "^(?:(a+)+)\\\\1$",
+        "(a*)*b",
+        "^((a{1,50}){1,50}){1,50}$",
+        "(?<=(a+)+)b",
+    ] {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}});
+        let started = Instant::now();
+        let _ = problems(schema, &json!({"a": long}));
+        assert!(started.elapsed().as_secs() < 10, "{pattern} took {:?}", started.elapsed());
+    }
+    let schema = json!({"properties": {"a": {"pattern": "^(?=a+$)(a+)+\\1b$"}}});
+    assert_eq!(problems(schema, &json!({"a": long})), Vec::<String>::new());
+}

@@ -1,0 +1,40 @@
+//! Assembling costs the same for each byte, however long an answer is.
+
+use std::time::Instant;
+
+use lf_core::{FinishReason, Usage};
+use serde_json::json;
+
+use super::scripts::{DIALECTS, Said, Script, rendered};
+use super::*;
+
+const SHORT: usize = 4_000;
+const LONG: usize = 16 * SHORT;
+/// Bytes of a fragment: about three tokens.
+const FRAGMENT: usize = 12;
+
+/// Nanoseconds for each byte of a call's arguments.
+fn cost(dialect: Dialect, size: usize) -> f64 {
+    let arguments = json!({"path": "notes.md", "text": "a \"b\"\n".repeat(size / 8)});
+    let cuts = (0..size).step_by(FRAGMENT).collect();
+    let script = Script {
+        said: vec![Said::Call(arguments, cuts)],
+        reason: FinishReason::Stop,
+        usage: Usage::default(),
+    };
+    let text = rendered(dialect, &script).0.concat();
+    let started = Instant::now();
+    let told = told(dialect, &text.as_bytes().chunks(1400).collect::<Vec<_>>());
+    let elapsed = started.elapsed().as_nanos() as f64;
+    assert!(told.iter().any(|(kind, _)| *kind == "call"), "{dialect:?}");
+    elapsed / size as f64
+}
+
+#[test]
+fn long_arguments_cost_the_same_for_each_byte() {
+    for dialect in DIALECTS {
+        // 16 where each fragment reads again what came before it; a busy machine may have made one slow
+        let steep = (0..4).all(|_| cost(dialect, LONG) > 5.0 * cost(dialect, SHORT));
+        assert!(!steep, "{dialect:?}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Which requests are sent again, and when.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::iter::Copied;
+use std::slice::Iter;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage, ServerResult};
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+
+use super::describe::is_passing;
+use super::{HttpError, is_unsent, told};
+use crate::tap::MAX_UNREACHED;
+
+/// Before the second and third connect of one request: a server that restarts, or whose backlog was full, is there again.
+const CONNECT_PAUSES: [Duration; MAX_UNREACHED - 1] =
+    [Duration::from_millis(100), Duration::from_millis(400)];
+/// Before a request that changes nothing is sent again to a server that failed on it.
+const ERROR_PAUSES: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(450)];
+/// Names of tools that are remembered; as many as a list may have.
+const MAX_TOOLS: usize = 1_000;
+
+/// The tools that change nothing, or nothing more when they run twice, as their server says.
+#[derive(Debug, Default)]
+pub(super) struct Repeatable(Mutex<HashSet<String>>);
+
+impl Repeatable {
+    /// Takes up what a tool list says.
+    pub(super) fn learn(&self, message: &ServerJsonRpcMessage) {
+        let JsonRpcMessage::Response(response) = message else { return };
+        let ServerResult::ListToolsResult(list) = &response.result else { return };
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for tool in &list.tools {
+            let is_repeatable = tool.annotations.as_ref().is_some_and(|hints| {
+                hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true)
+            });
+            if !is_repeatable {
+                known.remove(&*tool.name);
+            } else if known.len() < MAX_TOOLS {
+                known.insert(tool.name.to_string());
+            }
+        }
+    }
+
+    fn has(&self, tool: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
+    }
+}
+
+/// The pauses that one request has left.
+pub(super) struct Again {
+    connects: Copied<Iter<'static, Duration>>,
+    errors: Copied<Iter<'static, Duration>>,
+}
+
+impl Again {
+    /// The opening of a session is repeated by its owner, with a backoff, a probe has another request to follow it, and
+    /// notifications are waited for by nobody.
+    pub(super) fn of(message: &ClientJsonRpcMessage, repeatable: &Repeatable) -> Self {
+        let request = match message {
+            JsonRpcMessage::Request(request) => Some(&request.request),
+            _ => None,
+        };
+        let is_sent_again =
+            request.is_some_and(|request| !matches!(request, ClientRequest::InitializeRequest(_)));
+        let changes_nothing = match request {
+            Some(ClientRequest::CallToolRequest(call)) => repeatable.has(&call.params.name),
+            Some(
+                ClientRequest::ListToolsRequest(_)
+                | ClientRequest::ListPromptsRequest(_)
+                | ClientRequest::ListResourcesRequest(_)
+                | ClientRequest::ListResourceTemplatesRequest(_)
+                | ClientRequest::ReadResourceRequest(_)
+                | ClientRequest::GetPromptRequest(_)
+                | ClientRequest::CompleteRequest(_)
+                | ClientRequest::PingRequest(_),
+            ) => true,
+            _ => false,
+        };
+        let some = |pauses: &'static [Duration], wanted| if wanted { pauses } else { &[] }.iter().copied();
+        Self { connects: some(&CONNECT_PAUSES, is_sent_again), errors: some(&ERROR_PAUSES, changes_nothing) }
+    }
+
+    /// How long to wait before the request is sent again; `None` when it is not.
+    pub(super) fn after(&mut self, error: &HttpError) -> Option<Duration> {
+        match error {
+            StreamableHttpError::Client(cause) if is_unsent(error) => {
+                self.connects.next().filter(|_| is_passing(cause))
+            }
+            error if is_server_error(error) => self.errors.next().map(jittered),
+            _ => None,
+        }
+    }
+}
+
+fn is_server_error(error: &HttpError) -> bool {
+    let status = told(error).and_then(|told| told.status);
+    status.is_some_and(|status| {
+        matches!(
+            status,
+            StatusCode::INTERNAL_SERVER_ERROR
+                | StatusCode::BAD_GATEWAY
+                | StatusCode::SERVICE_UNAVAILABLE
+                | StatusCode::GATEWAY_TIMEOUT
+        )
+    })
+}
+
+/// Whether the server itself was not reached, or only by somebody who stands for it.
+pub(super) fn is_out_of_reach(error: &HttpError) -> bool {
+    let status = told(error).and_then(|told| told.status);
+    is_unsent(error)
+        || status.is_some_and(|status| {
+            matches!(
+                status,
+                StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+            )
+        })
+}
+
+/// Up to half as long again, so that requests that failed together do not come back together.
+fn jittered(pause: Duration) -> Duration {
+    // A fresh hasher is keyed at random: enough for a jitter, without a random number generator.
+    let share = u32::try_from(RandomState::new().hash_one(0) % 500).unwrap_or_default();
+    pause * (1000 + share) / 1000
+}

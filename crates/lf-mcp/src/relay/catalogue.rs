@@ -1,0 +1,155 @@
+//! What a server has, as it says it: whole lists of definitions, kept while they hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lf_core::McpServer;
+use rmcp::model::{ClientRequest, CustomRequest, ErrorCode};
+use serde_json::{Map, Value};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
+
+use crate::connection::{AskError, Link};
+
+const MAX_PAGES: usize = 100;
+const MAX_ITEMS: usize = 5_000;
+/// Of one list, as JSON text.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// For which a list is kept whatever the server says of it.
+const LEAST_FRESH: Duration = Duration::from_secs(1);
+
+/// The lists of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum List {
+    Tools,
+    Prompts,
+    Resources,
+    Templates,
+}
+
+impl List {
+    /// The method that lists.
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "tools/list",
+            Self::Prompts => "prompts/list",
+            Self::Resources => "resources/list",
+            Self::Templates => "resources/templates/list",
+        }
+    }
+
+    /// What the items are called in the result.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+        }
+    }
+
+    /// The capability of a server that has such items.
+    pub(super) fn capability(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources | Self::Templates => "resources",
+        }
+    }
+}
+
+/// The lists of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Catalogues([AsyncMutex<Option<Listed>>; 4]);
+
+#[derive(Debug)]
+struct Listed {
+    items: Arc<Vec<Value>>,
+    at: Instant,
+    fresh: Option<Duration>,
+    /// Of the list, when it was asked for.
+    changes: u64,
+}
+
+/// How old a list may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Age {
+    pub(crate) oldest: Duration,
+    /// Whether the server's own word counts, where it is shorter.
+    pub(crate) hinted: bool,
+}
+
+impl Link {
+    /// Everything in one of the server's lists; any number of callers cause one listing. A server that has no such
+    /// list has nothing in it.
+    pub(crate) async fn catalogue(
+        &self,
+        server: &McpServer,
+        list: List,
+        age: Age,
+    ) -> Result<Arc<Vec<Value>>, AskError> {
+        if self.about.capability(list.capability()).is_none() && list != List::Tools {
+            return Ok(Arc::default());
+        }
+        let inbox = &self.signals.inbox;
+        let mut known = inbox.catalogues.0[list as usize].lock().await;
+        let changes = inbox.changes(list);
+        if let Some(listed) = &*known {
+            let hint = listed.fresh.filter(|_| age.hinted).map(|fresh| fresh.max(LEAST_FRESH));
+            let oldest = hint.map_or(age.oldest, |hint| hint.min(age.oldest));
+            if listed.changes == changes && listed.at.elapsed() < oldest {
+                return Ok(listed.items.clone());
+            }
+        }
+        let (items, fresh) = self.pages(server, list).await?;
+        let items = Arc::new(items);
+        *known = Some(Listed { items: items.clone(), at: Instant::now(), fresh, changes });
+        Ok(items)
+    }
+
+    async fn pages(
+        &self,
+        server: &McpServer,
+        list: List,
+    ) -> Result<(Vec<Value>, Option<Duration>), AskError> {
+        let end = Instant::now() + server.timeout;
+        let (mut items, mut fresh, mut bytes) = (Vec::new(), None, 0);
+        let mut params = Map::new();
+        let mut cursors = std::collections::HashSet::new();
+        for _ in 0..MAX_PAGES {
+            let left = end.saturating_duration_since(Instant::now());
+            let request = CustomRequest::new(list.method(), Some(Value::Object(params.clone())));
+            let request = ClientRequest::CustomRequest(request);
+            let page = match self.ask(request, (left, left)).await {
+                Err(AskError::Refused { code, .. }) if is_no_method(code) => break,
+                page => self.signals.secrets.value(serde_json::to_value(page?).unwrap_or_default()),
+            };
+            let Value::Object(mut page) = page else { break };
+            let said = page.get("ttlMs").and_then(Value::as_u64).map(Duration::from_millis);
+            fresh = fresh.into_iter().chain(said).min();
+            let Some(Value::Array(found)) = page.remove(list.key()) else { break };
+            for item in found {
+                bytes += item.to_string().len();
+                if items.len() == MAX_ITEMS || bytes > MAX_BYTES {
+                    let what = list.key();
+                    tracing::warn!(server = server.name, what, "a server's list is too long and was cut");
+                    return Ok((items, fresh));
+                }
+                items.push(item);
+            }
+            let next =
+                page.remove("nextCursor").filter(|cursor| cursor.as_str().is_some_and(|c| !c.is_empty()));
+            let Some(next) = next else { break };
+            if !cursors.insert(next.to_string()) {
+                tracing::warn!(server = server.name, "the server repeats a page of a list");
+                break;
+            }
+            params = Map::from_iter([("cursor".to_owned(), next)]);
+        }
+        Ok((items, fresh))
+    }
+}
+
+fn is_no_method(code: i64) -> bool {
+    code == i64::from(ErrorCode::METHOD_NOT_FOUND.0)
+}

@@ -1,0 +1,586 @@
+//! What HTTP servers do wrong: statuses, connections, bodies, redirects. Each test says the fault.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base64::Engine as _;
+use lf_core::project::HttpServer;
+use tokio::sync::mpsc;
+
+use super::http_peer::{Ending, Peer, Reply, Request, answer, modern_answer};
+use super::*;
+
+pub(super) fn http(url: &str) -> McpServer {
+    server(Transport::Http(remote(url)))
+}
+
+pub(super) fn remote(url: &str) -> HttpServer {
+    // the server's own key: nobody is asked to log in
+    let headers = vec![("Authorization".to_owned(), "Bearer key".into())];
+    HttpServer { base_url: url.to_owned(), headers, auth: None }
+}
+
+/// A server whose calls are given up soon.
+pub(super) fn hasty(url: &str) -> McpServer {
+    McpServer { timeout: Duration::from_millis(600), ..http(url) }
+}
+
+/// Answers as a legacy server, with a session, all but calls.
+pub(super) fn legacy(request: &Request) -> Reply {
+    if request.method != "POST" {
+        return Reply::new(if request.method == "GET" { 405 } else { 200 }, "text/plain", "");
+    }
+    let Some(body) = answer(request) else { return Reply::accepted() };
+    match request.rpc() {
+        "initialize" => Reply::json(&body).with("mcp-session-id", "s1"),
+        _ => Reply::json(&body),
+    }
+}
+
+/// A legacy server that answers calls in its own way.
+pub(super) async fn peer(on_call: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Peer {
+    Peer::start(move |request| match request.rpc() {
+        "tools/call" => on_call(request),
+        _ => legacy(request),
+    })
+    .await
+}
+
+/// The outcome of one call to a server that answers it like this, after which another call of it goes well. Nothing is
+/// called twice, and the session stays.
+async fn fails(on_call: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> ToolError {
+    let peer = peer(move |request| match request.body["params"]["arguments"]["well"].as_bool() {
+        Some(true) => Reply::json(&answer(request).unwrap()),
+        _ => on_call(request),
+    })
+    .await;
+    let pool = pool();
+    let tools = tools(&pool, hasty(&peer.url));
+    list(&tools).await;
+    let failed = call(&tools, "echo", json!({})).await.unwrap_err();
+    assert_eq!(text(call(&tools, "echo", json!({"well": true})).await), "called");
+    assert_eq!((peer.count("tools/call"), peer.count("initialize")), (2, 1), "{failed}");
+    pool.shutdown().await;
+    failed
+}
+
+fn reason(error: &ToolError) -> &str {
+    match error {
+        ToolError::Lost { reason, .. } | ToolError::Down { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn lost(error: &ToolError, words: &str) {
+    assert!(matches!(error, ToolError::Lost { .. }), "{error:?}");
+    assert!(reason(error).contains(words), "{error:?}");
+}
+
+/// The tool was not run.
+#[track_caller]
+fn turned_away(error: &ToolError, words: &str) {
+    assert!(matches!(error, ToolError::Down { .. }), "{error:?}");
+    assert!(reason(error).contains(words), "{error:?}");
+}
+
+/// 28: an error about "a session" need not be about ours.
+#[tokio::test]
+async fn a_400_about_some_session_after_the_work_was_done_does_not_run_the_tool_twice() {
+    for (kind, body) in [
+        (
+            "application/json",
+            r#"{"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request: database session lost"}, "id": null}"#,
+        ),
+        ("text/plain", "the shopping session is over"),
+    ] {
+        let peer = Peer::start(move |request| match request.rpc() {
+            "tools/call" => Reply::new(400, kind, body),
+            "ping" => Reply::json(&json!({"jsonrpc": "2.0", "id": request.body["id"], "result": {}})),
+            _ => legacy(request),
+        })
+        .await;
+        let pool = pool();
+        let tools = tools(&pool, http(&peer.url));
+        list(&tools).await;
+        let refused = call(&tools, "echo", json!({})).await.unwrap_err();
+        assert!(refused.to_string().contains("session"), "{refused}");
+        assert_eq!((peer.count("tools/call"), peer.count("ping"), peer.count("initialize")), (1, 1, 1));
+        pool.shutdown().await;
+    }
+}
+
+/// 29
+#[tokio::test]
+async fn credentials_that_are_refused_in_the_middle_of_a_session_cost_the_call_and_not_the_session() {
+    for (status, words) in [
+        (401, "401 Unauthorized: it needs credentials"),
+        (403, "403 Forbidden: it refuses these credentials"),
+    ] {
+        turned_away(&fails(move |_| Reply::new(status, "text/plain", "no")).await, words);
+        let error = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "who?"}});
+        let refused = fails(move |_| Reply::new(status, "application/json", error.to_string())).await;
+        turned_away(&refused, words);
+    }
+}
+
+/// 30: dates, negative numbers and nonsense are tried in `generations_remote`.
+#[tokio::test]
+async fn a_retry_after_of_more_than_a_minute_is_an_error_at_once() {
+    for (after, words) in [
+        ("120", "429 Too Many Requests: it has too many requests; it wants to be left alone for 120 s"),
+        ("315360000", "it wants to be left alone for 315360000 s"),
+        ("99999999999999999999999", "429 Too Many Requests: it has too many requests"),
+        ("-5", "429 Too Many Requests: it has too many requests"),
+    ] {
+        turned_away(
+            &fails(move |_| Reply::new(429, "text/plain", "").with("retry-after", after)).await,
+            words,
+        );
+    }
+    let long = "9".repeat(64 * 1024);
+    let refused = fails(move |_| Reply::new(429, "text/plain", "").with("retry-after", long.clone())).await;
+    turned_away(&refused, "429 Too Many Requests: it has too many requests");
+}
+
+/// 30
+#[tokio::test]
+async fn the_pause_that_a_server_asks_for_does_not_count_against_the_limit_of_the_call() {
+    let calls = AtomicUsize::new(0);
+    let peer = peer(move |request| match calls.fetch_add(1, Ordering::SeqCst) {
+        0 => Reply::new(429, "text/plain", "").with("retry-after", "1"),
+        _ => Reply::json(&answer(request).unwrap()),
+    })
+    .await;
+    let pool = pool();
+    let tools = tools(&pool, hasty(&peer.url));
+    list(&tools).await;
+    assert_eq!(text(call(&tools, "echo", json!({})).await), "called");
+    assert_eq!((peer.count("tools/call"), peer.count("initialize")), (2, 1));
+}
+
+/// A legacy server with the tools `read` and `write`, of which one says that it changes nothing; both fail `times`
+/// times with this status.
+async fn failing(status: u16, times: usize) -> Peer {
+    let failed = Mutex::new(HashMap::<String, usize>::new());
+    Peer::start(move |request| match request.rpc() {
+        "tools/list" => {
+            let mut body = answer(request).unwrap();
+            let schema = json!({"type": "object"});
+            body["result"]["tools"] = json!([
+                {"name": "read", "inputSchema": schema, "annotations": {"readOnlyHint": true}},
+                {"name": "write", "inputSchema": schema, "annotations": {"title": "Write"}},
+            ]);
+            Reply::json(&body)
+        }
+        "tools/call" => {
+            let name = request.body["params"]["name"].as_str().unwrap().to_owned();
+            let mut failed = failed.lock().unwrap();
+            let count = failed.entry(name).or_default();
+            *count += 1;
+            match *count > times {
+                true => Reply::json(&answer(request).unwrap()),
+                false => Reply::new(status, "text/plain", "out of order"),
+            }
+        }
+        _ => legacy(request),
+    })
+    .await
+}
+
+/// 31
+#[tokio::test]
+async fn a_burst_of_server_errors_is_sat_out_by_what_changes_nothing_and_by_nothing_else() {
+    for status in [500, 502, 503, 504] {
+        let peer = failing(status, 2).await;
+        let pool = pool();
+        let tools = tools(&pool, http(&peer.url));
+        list(&tools).await;
+        assert_eq!(text(call(&tools, "read", json!({})).await), "called", "{status}");
+        assert_eq!(peer.count("tools/call"), 3);
+        let failed = call(&tools, "write", json!({})).await.unwrap_err();
+        lost(&failed, &format!("answered {status}"));
+        lost(&failed, "out of order");
+        assert_eq!((peer.count("tools/call"), peer.count("initialize")), (4, 1));
+    }
+}
+
+/// 31: the backoff of the session is the circuit.
+#[tokio::test]
+async fn a_server_that_stays_behind_a_failing_gateway_is_left_alone_for_a_while() {
+    let is_up = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let up = is_up.clone();
+    let peer = Peer::start(move |request| match up.load(Ordering::SeqCst) {
+        true => legacy(request),
+        false => Reply::new(503, "text/html", "<h1>unavailable</h1>"),
+    })
+    .await;
+    let pool = pool();
+    let tools = tools(&pool, http(&peer.url));
+    list(&tools).await;
+    is_up.store(false, Ordering::SeqCst);
+    let before = peer.requests.lock().unwrap().len();
+    for _ in 0..40 {
+        let failed = call(&tools, "echo", json!({})).await.unwrap_err();
+        assert!(failed.to_string().contains("503 Service Unavailable"), "{failed}");
+        if reason(&failed).contains("next try in") {
+            break;
+        }
+    }
+    assert_eq!(tools.reports()[0].state.name(), "failed");
+    let asked = peer.requests.lock().unwrap().len() - before;
+    assert!(asked <= 12, "{asked} requests");
+}
+
+/// 33
+#[tokio::test]
+async fn a_server_that_takes_a_call_and_never_answers_costs_that_call_only() {
+    let (gone, mut closed) = mpsc::unbounded_channel();
+    let timeout = fails(move |_| Reply::silence(gone.clone())).await;
+    assert!(matches!(timeout, ToolError::Timeout { .. }), "{timeout:?}");
+    assert!(closed.recv().await.is_some(), "the connection is closed");
+}
+
+/// 33
+#[tokio::test]
+async fn a_head_or_a_body_that_drips_is_given_up_with_its_call() {
+    for bytes in [
+        "HTTP/1.1 200 OK\r\nx-slow: x",
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"jsonrpc\": \"2.0\", x",
+    ] {
+        let timeout = fails(move |_| Reply::raw(bytes, Ending::Drip)).await;
+        assert!(matches!(timeout, ToolError::Timeout { .. }), "{timeout:?}");
+    }
+}
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n";
+const CHUNKED: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+
+/// 34
+#[tokio::test]
+async fn a_reset_in_the_head_or_in_the_body_is_a_lost_call_that_is_not_made_again() {
+    for bytes in ["", "HTTP/1.1 200 OK\r\ncontent-ty", HEAD, &format!("{HEAD}{{\"jsonrpc\"")] {
+        let bytes = bytes.to_owned();
+        lost(&fails(move |_| Reply::raw(bytes.clone(), Ending::Reset)).await, "");
+    }
+}
+
+/// 35
+#[tokio::test]
+async fn an_end_before_the_whole_answer_is_an_error_and_no_success() {
+    for ending in [Ending::Close, Ending::HalfClose] {
+        for bytes in [
+            String::new(),
+            "HTTP/1.1 200 OK\r\n".to_owned(),
+            // a body shorter than it says
+            format!("{HEAD}{}", json!({"jsonrpc": "2.0", "id": 1, "result": {"content": []}})),
+            // without its last chunk
+            format!("{CHUNKED}2\r\n{{}}\r\n"),
+        ] {
+            lost(&fails(move |_| Reply::raw(bytes.clone(), ending)).await, "");
+        }
+    }
+}
+
+/// 36
+#[tokio::test]
+async fn a_page_instead_of_an_answer_is_shown_by_its_first_characters() {
+    let page = format!("<html>\r\n\u{1b}[31m\u{7}{}", "x".repeat(1000));
+    let shown = fails(move |_| Reply::new(200, "text/html", page.clone())).await;
+    lost(&shown, "answered with `text/html` instead of MCP: <html>");
+    assert!(!reason(&shown).chars().any(char::is_control));
+    assert!(reason(&shown).chars().count() < 300, "{shown}");
+    let bare = fails(|_| Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", Ending::Close)).await;
+    lost(&bare, "answered with no content type instead of MCP: hi");
+    let other = fails(|_| Reply::new(200, "application/json", "{\"error\": \"no such route\"}")).await;
+    lost(&other, "answered with JSON that is no message of the protocol: {\"error\": \"no such route\"}");
+    let refused = fails(|_| Reply::new(418, "text/plain", "I am\na teapot")).await;
+    turned_away(&refused, "answered 418 I'm a teapot: I am a teapot");
+}
+
+/// 37
+#[tokio::test]
+async fn a_redirect_is_followed_within_its_origin_only_and_with_its_method_only() {
+    let (other, bait) = (peer(|_| Reply::accepted()).await, peer(|_| Reply::accepted()).await);
+    let elsewhere = [
+        other.url.clone(),
+        other.url.replace("http://", "https://"),
+        bait.url.replace("127.0.0.1", "localhost"),
+        "file:///etc/passwd".to_owned(),
+        "//127.0.0.1:1/".to_owned(),
+        "http://[::1".to_owned(),
+    ];
+    for status in [301, 302, 303, 307, 308] {
+        for place in &elsewhere {
+            let place = place.clone();
+            let stopped =
+                fails(move |_| Reply::new(status, "text/plain", "").with("location", place.clone())).await;
+            turned_away(&stopped, "it redirects elsewhere");
+        }
+    }
+    for status in [301, 302, 303] {
+        let stopped = fails(move |_| Reply::new(status, "text/plain", "").with("location", "/other")).await;
+        turned_away(&stopped, "it redirects elsewhere");
+    }
+    for peer in [other, bait] {
+        assert!(peer.requests.lock().unwrap().is_empty());
+    }
+    let peer = peer(|request| match request.path.as_str() {
+        "/" => Reply::new(308, "text/plain", "").with("location", "/other"),
+        _ => Reply::json(&answer(request).unwrap()),
+    })
+    .await;
+    let pool = pool();
+    assert_eq!(text(call(&tools(&pool, http(&peer.url)), "echo", json!({})).await), "called");
+}
+
+/// 37
+#[tokio::test]
+async fn a_redirect_that_goes_in_a_circle_ends() {
+    let peer = peer(|_| Reply::new(307, "text/plain", "").with("location", "/")).await;
+    let pool = pool();
+    let stopped = call(&tools(&pool, http(&peer.url)), "echo", json!({})).await.unwrap_err();
+    turned_away(&stopped, "it redirects elsewhere");
+    assert!(peer.count("tools/call") <= 7);
+}
+
+/// 39: what a body says of its length is believed only where it is too large.
+#[tokio::test]
+async fn a_body_without_end_is_cut_off_at_the_limit() {
+    let limit = 16 << 20;
+    let expected = ToolError::TooLarge { tool: "echo".into(), limit };
+    let vast = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 10000000000\r\n\r\n{";
+    let plain = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";
+    let piece = "x".repeat(4096);
+    for bytes in [
+        vast.to_owned(),
+        format!("{plain}{piece}"),
+        format!("{CHUNKED}{}", format!("ff9\r\n{}\r\n", "x".repeat(4089))),
+    ] {
+        let peer = peer(move |_| Reply::raw(bytes.clone(), Ending::Endless)).await;
+        let pool = pool();
+        let tools = tools(&pool, http(&peer.url));
+        list(&tools).await;
+        assert_eq!(call(&tools, "echo", json!({})).await, Err(expected.clone()));
+        assert_eq!(peer.count("tools/call"), 1);
+    }
+}
+
+/// 39
+#[tokio::test]
+async fn a_body_that_is_longer_than_it_says_is_read_as_far_as_it_says() {
+    let body =
+        json!({"jsonrpc": "2.0", "id": "?", "result": {"content": [{"type": "text", "text": "called"}]}});
+    let peer = peer(move |request| {
+        let mut body = body.clone();
+        body["id"] = request.body["id"].clone();
+        let body = body.to_string();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        Reply::raw(format!("{head}{body}HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx"), Ending::Close)
+    })
+    .await;
+    let pool = pool();
+    assert_eq!(text(call(&tools(&pool, http(&peer.url)), "echo", json!({})).await), "called");
+}
+
+/// 40: 10 MB of zeros in 10 kB. It is not even unpacked.
+#[tokio::test]
+async fn a_body_that_is_packed_although_nobody_asked_for_it_is_refused_unread() {
+    for encoding in ["gzip", "br", "zstd", "deflate", "gzip, gzip"] {
+        for kind in ["application/json", "text/event-stream"] {
+            let bomb = fails(move |request| {
+                assert_eq!(request.header("accept-encoding"), "");
+                Reply::new(200, kind, "\u{1f}\u{8b}".repeat(5_000)).with("content-encoding", encoding)
+            })
+            .await;
+            lost(&bomb, &format!("answered in the encoding `{encoding}`, which was not asked for"));
+        }
+        for status in [302, 400, 500] {
+            let bomb = fails(move |_| {
+                Reply::new(status, "application/json", "\u{1f}\u{8b}".repeat(5_000))
+                    .with("content-encoding", encoding)
+            })
+            .await;
+            let shown = reason(&bomb);
+            assert!(shown.contains(&format!("answered {status}")) && shown.len() < 200, "{bomb}");
+        }
+    }
+}
+
+/// 43
+#[tokio::test]
+async fn a_flood_of_interim_answers_is_given_up_and_a_few_are_passed_over() {
+    let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: <x>\r\n\r\n";
+    let flood = fails(move |_| Reply::raw(interim.repeat(100), Ending::Endless)).await;
+    assert!(matches!(flood, ToolError::Timeout { .. } | ToolError::Lost { .. }), "{flood:?}");
+    let peer = peer(move |request| {
+        let body = answer(request).unwrap().to_string();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n";
+        let trailers = "0\r\nx-trailer: 1\r\ncontent-type: text/html\r\n\r\n";
+        let length = body.len();
+        Reply::raw(format!("{interim}{head}\r\n{length:x}\r\n{body}\r\n{trailers}"), Ending::Close)
+    })
+    .await;
+    let pool = pool();
+    assert_eq!(text(call(&tools(&pool, http(&peer.url)), "echo", json!({})).await), "called");
+}
+
+/// 43
+#[tokio::test]
+async fn a_head_that_is_too_large_or_contradicts_itself_is_refused() {
+    let vast = format!("HTTP/1.1 200 OK\r\nx-vast: {}\r\n\r\n", "x".repeat(1 << 20));
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x-many: 1\r\n".repeat(10_000));
+    let twice = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\ncontent-length: 7\r\n\r\n{}";
+    for bytes in [vast, many, twice.to_owned()] {
+        lost(&fails(move |_| Reply::raw(bytes.clone(), Ending::Close)).await, "");
+    }
+}
+
+/// 46
+#[tokio::test]
+async fn an_answer_with_the_id_of_another_request_is_told_at_once() {
+    let wrong = fails(|request| {
+        let mut body = answer(request).unwrap();
+        body["id"] = json!(123_456);
+        Reply::json(&body)
+    })
+    .await;
+    lost(&wrong, "answered with the result of another request");
+    let question = fails(|_| Reply::json(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}))).await;
+    lost(&question, "answered with something that is no answer");
+}
+
+/// A stream or a process that hangs is only told by silence.
+#[tokio::test]
+async fn a_remote_server_that_answers_nothing_any_more_is_greeted_anew() {
+    let hangs = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (hung, (gone, _closed)) = (hangs.clone(), mpsc::unbounded_channel());
+    let peer = Peer::start(move |request| match request.rpc() {
+        "initialize" | "server/discover" => {
+            hung.store(false, Ordering::SeqCst);
+            legacy(request)
+        }
+        _ if hung.load(Ordering::SeqCst) => Reply::silence(gone.clone()),
+        _ => legacy(request),
+    })
+    .await;
+    let pool = pool();
+    let tools = tools(&pool, hasty(&peer.url));
+    list(&tools).await;
+    hangs.store(true, Ordering::SeqCst);
+    let timeout = call(&tools, "echo", json!({})).await;
+    assert!(matches!(timeout, Err(ToolError::Timeout { .. })), "{timeout:?}");
+    eventually("it is given up", || tools.reports()[0].state.name() != "ready").await;
+    assert_eq!(text(call(&tools, "echo", json!({})).await), "called");
+    assert_eq!(peer.count("initialize"), 2);
+}
+
+/// A tool that is not there is asked for once, whatever else an error about "a tool" says.
+#[tokio::test]
+async fn an_error_about_something_that_was_not_found_does_not_run_the_tool_again() {
+    for message in ["the tool's input file was not found", "Unknown option for tool echo", "no such tooling"]
+    {
+        let peer = peer(move |request| {
+            let error = json!({"code": -32602, "message": message});
+            Reply::json(&json!({"jsonrpc": "2.0", "id": request.body["id"], "error": error}))
+        })
+        .await;
+        let pool = pool();
+        let tools = tools(&pool, http(&peer.url));
+        list(&tools).await;
+        let refused = call(&tools, "echo", json!({})).await.unwrap_err();
+        assert!(matches!(refused, ToolError::Refused { code: -32_602, .. }), "{refused:?}");
+        assert_eq!(peer.count("tools/call"), 1, "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_the_server_has_again_is_called_again() {
+    for message in ["Unknown tool: echo", "MCP error -32602: Tool 'echo' not found", "tool not found"] {
+        let calls = AtomicUsize::new(0);
+        let peer = peer(move |request| match calls.fetch_add(1, Ordering::SeqCst) {
+            0 => {
+                let error = json!({"code": -32602, "message": message});
+                Reply::json(&json!({"jsonrpc": "2.0", "id": request.body["id"], "error": error}))
+            }
+            _ => Reply::json(&answer(request).unwrap()),
+        })
+        .await;
+        let pool = pool();
+        let tools = tools(&pool, http(&peer.url));
+        list(&tools).await;
+        assert_eq!(text(call(&tools, "echo", json!({})).await), "called", "{message}");
+    }
+}
+
+/// 45: of a server of the newer generation, in the middle of a connection.
+#[tokio::test]
+async fn a_revision_that_the_server_does_not_speak_any_more_is_agreed_on_anew_once() {
+    let peer = Peer::start(|request| match request.rpc() {
+        "tools/call" => {
+            let error = json!({"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"]}});
+            let body = json!({"jsonrpc": "2.0", "id": request.body["id"], "error": error});
+            Reply::new(400, "application/json", body.to_string())
+        }
+        _ => modern_answer(request).map_or_else(Reply::accepted, |body| Reply::json(&body)),
+    })
+    .await;
+    let pool = pool();
+    let tools = tools(&pool, http(&peer.url));
+    list(&tools).await;
+    let refused = call(&tools, "echo", json!({})).await.unwrap_err();
+    turned_away(&refused, "does not speak revision 2026-07-28 any more");
+    assert_eq!((peer.count("tools/call"), peer.count("server/discover")), (2, 2));
+}
+
+/// An argument that is sent as a header is one header, whatever is in it, and means the same there.
+#[tokio::test]
+async fn an_argument_with_line_breaks_is_one_header_and_decodes_to_itself() {
+    let peer =
+        Peer::start(|request| modern_answer(request).map_or_else(Reply::accepted, |body| Reply::json(&body)))
+            .await;
+    let pool = pool();
+    let tools = tools(&pool, http(&peer.url));
+    list(&tools).await;
+    let pieces = [
+        "\r\nx-injected: 1",
+        "\0",
+        "\n",
+        "\t",
+        " ",
+        "=?base64?",
+        "?=",
+        "eA==",
+        "ü",
+        "🦀",
+        "\u{7f}",
+        "a",
+        "\\",
+        "\"",
+    ];
+    // every pair of them, and with something around it
+    let pairs = pieces.iter().flat_map(|one| pieces.iter().map(move |two| format!("{one}{two}")));
+    let values: Vec<String> = pairs.flat_map(|pair| [pair.clone(), format!("x{pair}y")]).collect();
+    for value in &values {
+        assert_eq!(text(call(&tools, "echo", json!({"region": value})).await), "called");
+    }
+    let requests = peer.requests.lock().unwrap();
+    let calls: Vec<_> = requests.iter().filter(|request| request.rpc() == "tools/call").collect();
+    assert_eq!(calls.len(), values.len());
+    for call in calls {
+        assert!(!call.headers.keys().any(|name| name.contains("injected")), "{:?}", call.headers);
+        let sent = call.header("mcp-param-region");
+        let packed = sent.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
+        let meant = packed.map_or_else(
+            || sent.to_owned(),
+            |packed| {
+                String::from_utf8(base64::engine::general_purpose::STANDARD.decode(packed).unwrap()).unwrap()
+            },
+        );
+        assert_eq!(call.body["params"]["arguments"]["region"], json!(meant));
+    }
+}

@@ -1,0 +1,225 @@
+//! Conversations that are kept. Each of their turns runs by itself, whoever watches it, and is in the journal before it is
+//! acted on or shown; what the daemon leaves unfinished goes on when it is back.
+
+mod context;
+mod recovery;
+mod running;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use futures_util::StreamExt as _;
+use lf_core::model::ChatRequest;
+use lf_core::turn::{Course, Done, Entry};
+use lf_core::{ChatEvent, Journal as _, Message, Project};
+use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{error, info};
+
+use crate::app::{App, Refusal};
+use crate::chat;
+use crate::driver::{Drive, drive};
+
+use context::unsaid;
+pub(crate) use recovery::events as events_of;
+pub(crate) use running::Running;
+
+/// Everything that goes on in kept conversations.
+pub(crate) struct Memory {
+    pub store: Store,
+    /// By the turn's id.
+    running: Mutex<HashMap<String, Arc<Running>>>,
+    /// One turn at a time in each conversation.
+    order: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    tasks: TaskTracker,
+    /// Turns are left where they are, to be gone on with at the next start.
+    leave: CancellationToken,
+}
+
+/// What is said in a conversation, and how it is to be answered.
+pub(crate) struct Saying {
+    /// The client's: model, messages, tools, parameters.
+    pub request: ChatRequest,
+    /// All tools of the model, or those that were chosen for the conversation.
+    pub chosen_tools: bool,
+}
+
+impl Memory {
+    pub(crate) fn new(store: Store) -> Self {
+        Self {
+            store,
+            running: Mutex::default(),
+            order: Mutex::default(),
+            tasks: TaskTracker::new(),
+            leave: CancellationToken::new(),
+        }
+    }
+
+    /// A turn that runs now.
+    pub(crate) fn running(&self, turn: &str) -> Option<Arc<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).get(turn).cloned()
+    }
+
+    /// The turns that run in a conversation.
+    pub(crate) fn running_in(&self, conversation: &str) -> Vec<Arc<Running>> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.values().filter(|turn| turn.conversation == conversation).cloned().collect()
+    }
+
+    /// Waits for the turns that run; with `now`, leaves them for the next start.
+    pub(crate) async fn drain(&self, now: &CancellationToken) {
+        self.tasks.close();
+        tokio::select! {
+            () = self.tasks.wait() => return,
+            () = now.cancelled() => self.leave.cancel(),
+        }
+        self.tasks.wait().await;
+    }
+
+    /// Waits until it is this caller's turn to speak.
+    async fn turn_to_speak(&self, conversation: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        let lock = {
+            let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+            order.retain(|_, lock| lock.strong_count() > 0);
+            match order.get(conversation).and_then(Weak::upgrade) {
+                Some(lock) => lock,
+                None => {
+                    let lock = Arc::new(tokio::sync::Mutex::new(()));
+                    order.insert(conversation.to_owned(), Arc::downgrade(&lock));
+                    lock
+                }
+            }
+        };
+        lock.lock_owned().await
+    }
+}
+
+impl App {
+    /// The memory of this daemon.
+    ///
+    /// # Errors
+    /// When it has none, or it could not be opened.
+    pub(crate) fn memory(&self) -> Result<&Arc<Memory>, Refusal> {
+        self.memory.as_ref().map_err(|reason| Refusal::NoMemory { reason: reason.clone() })
+    }
+
+    /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
+    /// watches. Waits while another turn runs in it.
+    ///
+    /// # Errors
+    /// [`Refusal`]; then nothing was kept.
+    pub(crate) async fn converse(
+        self: &Arc<Self>,
+        scope: Option<&Arc<Project>>,
+        conversation: &Conversation,
+        saying: Saying,
+    ) -> Result<Arc<Running>, Refusal> {
+        let memory = self.memory()?;
+        let guard = memory.turn_to_speak(&conversation.id).await;
+        let Saying { mut request, chosen_tools } = saying;
+        request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
+        let kept = memory.store.messages(&conversation.id, 0).await.map_err(|error| unkept(&error))?;
+        // they are of this request, and nothing that was said
+        let (systems, said): (Vec<Message>, Vec<Message>) = std::mem::take(&mut request.messages)
+            .into_iter()
+            .partition(|message| matches!(message, Message::System(_)));
+        let said = unsaid(&kept, said);
+        let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
+        let shown = context::window(conversation, &systems, &kept, &said, budget);
+        let tools = match chosen_tools {
+            true => Some(memory.store.tools(&conversation.id).await.map_err(|error| unkept(&error))?),
+            false => None,
+        };
+        let with = chat::Conversation { before: shown.into(), tools, ..chat::Conversation::default() };
+        let prepared = self.prepare(scope, request, with).await?;
+        let turn = prepared.setup.id.clone();
+        let begun = Entry::Begun(Box::new(prepared.setup.clone()));
+        let named: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
+        let begin = Begin { turn: &turn, conversation: &conversation.id, said: &named, begun: &begun };
+        let mut journal = memory.store.begin(begin).await.map_err(|error| unkept(&error))?;
+        let mut events = Vec::new();
+        let turn_timeout = prepared.setup.limits.turn_timeout;
+        let mut course = Course::new(prepared.setup, &mut events);
+        for notice in prepared.notices {
+            let entry = Entry::Notice(notice);
+            journal.append(&entry);
+            let _ = course.take(entry, &mut events);
+        }
+        let running = Arc::new(Running::new(turn, conversation.id.clone(), named));
+        let with = Drive {
+            upstreams: prepared.upstreams,
+            tools: prepared.tools,
+            turn_timeout,
+            person: None,
+            journal: Some(Box::new(journal)),
+            stop: Some(running.stop.clone()),
+            remember: Box::new(|_| {}),
+        };
+        memory.run(running.clone(), course, events, with, guard);
+        Ok(running)
+    }
+}
+
+impl Memory {
+    /// Lets a turn run. It is over when its end is kept.
+    fn run(
+        self: &Arc<Self>,
+        running: Arc<Running>,
+        course: Course,
+        events: Vec<ChatEvent>,
+        mut with: Drive,
+        guard: tokio::sync::OwnedMutexGuard<()>,
+    ) {
+        self.running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(running.turn.clone(), running.clone());
+        let done: Arc<Mutex<Option<Done>>> = Arc::default();
+        let left = done.clone();
+        with.remember = Box::new(move |done| {
+            *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+        });
+        let memory = self.clone();
+        self.tasks.spawn(async move {
+            let mut events = std::pin::pin!(drive(course, events, with));
+            loop {
+                let event = tokio::select! {
+                    biased;
+                    () = memory.leave.cancelled() => break,
+                    event = events.next() => event,
+                };
+                let Some(event) = event else { break };
+                if let Some(state) = running.ends_with(&event) {
+                    let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    memory.end(&running, state, done).await;
+                }
+                running.tell(event);
+            }
+            memory.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&running.turn);
+            running.over();
+            drop(guard);
+        });
+    }
+
+    async fn end(&self, running: &Running, state: TurnState, done: Option<Done>) {
+        let said = done.map(|done| done.said.to_vec()).unwrap_or_default();
+        let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
+        let ended = self.store.end(&running.turn, &running.conversation, state, &said).await;
+        match ended {
+            Ok(()) => running.answered(said),
+            Err(error) => {
+                error!(turn = running.turn, %error, "the end of a turn could not be kept; it is gone on with at the next start");
+            }
+        }
+        info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
+    }
+}
+
+pub(crate) fn message_id() -> String {
+    format!("msg-{}", uuid::Uuid::now_v7().simple())
+}
+
+pub(crate) fn unkept(error: &StoreError) -> Refusal {
+    Refusal::NoMemory { reason: error.to_string() }
+}

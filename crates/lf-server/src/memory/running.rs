@@ -1,0 +1,131 @@
+//! A turn that runs, and those who watch it.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_stream::stream;
+use futures_core::Stream;
+use lf_core::{ChatEvent, Message};
+use lf_store::TurnState;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+const STOP_WAIT: Duration = Duration::from_secs(5);
+
+/// A turn of a kept conversation. Its events are numbered from 1; progress reports have no number, because only the
+/// latest matters and none is kept.
+pub(crate) struct Running {
+    pub turn: String,
+    pub conversation: String,
+    /// What the client said, as it was kept.
+    pub said: Vec<(String, Message)>,
+    /// Ends the turn where it is.
+    pub stop: CancellationToken,
+    events: Mutex<Vec<Arc<ChatEvent>>>,
+    /// What the turn added, once it is over.
+    answered: OnceLock<Vec<(String, Message)>>,
+    state: watch::Sender<Watched>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Watched {
+    /// How many events there are.
+    told: usize,
+    /// The latest report of a tool.
+    progress: Option<Arc<ChatEvent>>,
+    over: bool,
+}
+
+impl Running {
+    pub(super) fn new(turn: String, conversation: String, said: Vec<(String, Message)>) -> Self {
+        Self {
+            turn,
+            conversation,
+            said,
+            stop: CancellationToken::new(),
+            events: Mutex::default(),
+            answered: OnceLock::new(),
+            state: watch::Sender::default(),
+        }
+    }
+
+    pub(super) fn tell(&self, event: ChatEvent) {
+        let event = Arc::new(event);
+        if matches!(*event, ChatEvent::CallProgress { .. }) {
+            self.state.send_modify(|state| state.progress = Some(event));
+            return;
+        }
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.push(event);
+        let told = events.len();
+        drop(events);
+        self.state.send_modify(|state| state.told = told);
+    }
+
+    pub(super) fn over(&self) {
+        self.state.send_modify(|state| state.over = true);
+    }
+
+    pub(super) fn answered(&self, messages: Vec<(String, Message)>) {
+        let _ = self.answered.set(messages);
+    }
+
+    /// What the turn added to its conversation; nothing before its end, or when it failed.
+    pub(crate) fn added(&self) -> &[(String, Message)] {
+        self.answered.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Ends the turn where it is, and waits until that is kept. Models and tools are let go of at once; a disk that is slow
+    /// is not waited for longer than 5 s.
+    pub(crate) async fn stop(self: Arc<Self>) {
+        self.stop.cancel();
+        let mut state = self.state.subscribe();
+        let over = state.wait_for(|state| state.over);
+        if tokio::time::timeout(STOP_WAIT, over).await.is_err() {
+            tracing::warn!(turn = self.turn, "a turn takes long to stop");
+        }
+    }
+
+    /// How the turn stands after this event, where it is the last one.
+    pub(super) fn ends_with(&self, event: &ChatEvent) -> Option<TurnState> {
+        match event {
+            ChatEvent::Failed(_) => Some(TurnState::Failed),
+            ChatEvent::Finished { .. } if self.stop.is_cancelled() => Some(TurnState::Cancelled),
+            ChatEvent::Finished { .. } => Some(TurnState::Finished),
+            _ => None,
+        }
+    }
+
+    /// The events after the first `seen`, and those to come, each with its number (0: it has none). A slow watcher holds
+    /// up nobody.
+    pub(crate) fn watch(self: Arc<Self>, seen: usize) -> impl Stream<Item = (usize, Arc<ChatEvent>)> + Send {
+        let mut state = self.state.subscribe();
+        stream! {
+            let mut seen = seen;
+            let mut reported: Option<Arc<ChatEvent>> = None;
+            loop {
+                let now = state.borrow_and_update().clone();
+                while seen < now.told {
+                    let event = {
+                        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+                        events[seen].clone()
+                    };
+                    seen += 1;
+                    yield (seen, event);
+                }
+                if now.over {
+                    break;
+                }
+                if let Some(progress) = now.progress
+                    && !reported.as_ref().is_some_and(|reported| Arc::ptr_eq(reported, &progress))
+                {
+                    reported = Some(progress.clone());
+                    yield (0, progress);
+                }
+                if state.changed().await.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}

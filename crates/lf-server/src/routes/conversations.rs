@@ -1,0 +1,379 @@
+//! `/conversations`: conversations that are kept, as the clients of the MCP Open Client know them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::StreamExt as _;
+use lf_core::message::Prose;
+use lf_core::model::ChatRequest;
+use lf_core::{ChatEvent, Message};
+use lf_store::{Conversation, Kind, Page};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::sessions::forget;
+use super::{Shared, turns};
+use crate::app::Refusal;
+use crate::guard::json_body;
+use crate::memory::{Saying, unkept};
+use crate::reply::Caller;
+
+/// Conversations of one answer, where nobody asks for another number; more than [`MOST`] are not given at once.
+const SHOWN: u32 = 50;
+const MOST: u32 = 500;
+
+/// The time as ISO 8601 in UTC.
+pub(super) fn at(milliseconds: i64) -> String {
+    let since = Duration::from_millis(milliseconds.try_into().unwrap_or(0));
+    super::projects::timestamp(UNIX_EPOCH + since)
+}
+
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis().try_into().unwrap_or(i64::MAX)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct New {
+    #[serde(alias = "name")]
+    title: Option<String>,
+    #[serde(alias = "system")]
+    system_prompt: Option<String>,
+    model: Option<String>,
+    /// `namespace/project`; without it the project that the daemon was started in.
+    project: Option<String>,
+}
+
+pub(super) async fn create(State(shared): State<Shared>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let caller = Caller::of(&parts);
+    let new: New = match read(&parts, body).await {
+        Ok(new) => new,
+        Err(refused) => return refused,
+    };
+    let created = async {
+        let scope = scope(&shared, new.project.as_deref()).await?;
+        if let Some(model) = &new.model {
+            let project = shared.app.project_of(&scope).await?;
+            shared.app.find_model(Some(&project), Some(model)).await?;
+        }
+        let at = now();
+        let conversation = Conversation {
+            id: format!("conv-{}", uuid::Uuid::now_v7().simple()),
+            scope,
+            kind: Kind::Conversation,
+            title: new.title,
+            system: new.system_prompt,
+            model: new.model,
+            created: at,
+            updated: at,
+        };
+        let memory = shared.app.memory()?;
+        memory.store.create(&conversation).await.map_err(|error| unkept(&error))?;
+        Ok::<_, Refusal>(conversation)
+    };
+    match created.await {
+        Ok(conversation) => {
+            let body = json!({
+                "success": true,
+                "conversation": shown(&conversation),
+                "message": "Conversation created successfully",
+            });
+            (StatusCode::CREATED, Json(body)).into_response()
+        }
+        Err(refusal) => caller.refusal(&refusal),
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Which {
+    project: Option<String>,
+    #[serde(alias = "q")]
+    search: Option<String>,
+    limit: Option<u32>,
+    offset: Option<u32>,
+}
+
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Query(which): Query<Which>,
+    caller: Caller,
+) -> Response {
+    let listed = async {
+        let scope = scope(&shared, which.project.as_deref()).await?;
+        let store = &shared.app.memory()?.store;
+        let page = Page { offset: which.offset.unwrap_or(0), limit: which.limit.unwrap_or(SHOWN).min(MOST) };
+        let found = match &which.search {
+            Some(words) => store.search(&scope, words, page).await,
+            None => store.conversations(&scope, Kind::Conversation, page).await,
+        };
+        found.map_err(|error| unkept(&error))
+    };
+    match listed.await {
+        Ok(found) => {
+            let found: Vec<Value> = found.iter().map(shown).collect();
+            Json(json!({"success": true, "count": found.len(), "conversations": found})).into_response()
+        }
+        Err(refusal) => caller.refusal(&refusal),
+    }
+}
+
+pub(super) async fn get(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
+    match find(&shared, &id).await {
+        Ok(conversation) => {
+            let mut view = shown(&conversation);
+            let running = shared.app.memory().map(|memory| memory.running_in(&id)).unwrap_or_default();
+            view["running_turns"] = running.iter().map(|turn| json!(turn.turn)).collect();
+            Json(json!({"success": true, "conversation": view})).into_response()
+        }
+        Err(refusal) => caller.refusal(&refusal),
+    }
+}
+
+/// A field that is null is taken away; one that is not there stays.
+pub(super) async fn change(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let caller = Caller::of(&parts);
+    let changes: Map<String, Value> = match read(&parts, body).await {
+        Ok(changes) => changes,
+        Err(refused) => return refused,
+    };
+    let changed = async {
+        let mut conversation = find(&shared, &id).await?;
+        for (key, value) in changes {
+            let text = match value {
+                Value::String(text) => Some(text),
+                Value::Null => None,
+                _ => return Err(bad(&key, format!("`{key}` must be a text or null"))),
+            };
+            match key.as_str() {
+                "title" | "name" => conversation.title = text,
+                "system_prompt" | "system" => conversation.system = text,
+                "model" => conversation.model = text,
+                _ => {
+                    let what = format!("`{key}` cannot be changed; title, system_prompt and model can");
+                    return Err(bad(&key, what));
+                }
+            }
+        }
+        if let Some(model) = &conversation.model {
+            let project = shared.app.project_of(&conversation.scope).await?;
+            shared.app.find_model(Some(&project), Some(model)).await?;
+        }
+        let store = &shared.app.memory()?.store;
+        store.change(&conversation).await.map_err(|error| unkept(&error))?;
+        find(&shared, &id).await
+    };
+    match changed.await {
+        Ok(conversation) => {
+            Json(json!({"success": true, "conversation": shown(&conversation)})).into_response()
+        }
+        Err(refusal) => caller.refusal(&refusal),
+    }
+}
+
+/// Forgets a conversation; what runs in it is stopped.
+pub(super) async fn delete(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
+    let deleted = async {
+        find(&shared, &id).await?;
+        match forget(shared.app.memory()?, &id).await? {
+            true => Ok(()),
+            false => Err(Refusal::UnknownConversation(id.clone())),
+        }
+    };
+    match deleted.await {
+        Ok(()) => {
+            Json(json!({"success": true, "message": "Conversation deleted successfully"})).into_response()
+        }
+        Err(refusal) => caller.refusal(&refusal),
+    }
+}
+
+pub(super) async fn messages(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    caller: Caller,
+) -> Response {
+    let read = async {
+        find(&shared, &id).await?;
+        let store = &shared.app.memory()?.store;
+        store.messages(&id, 0).await.map_err(|error| unkept(&error))
+    };
+    match read.await {
+        Ok(kept) => {
+            let messages: Vec<Value> =
+                kept.iter().map(|kept| message(&kept.id, kept.created, &kept.message)).collect();
+            Json(json!({"success": true, "count": messages.len(), "messages": messages})).into_response()
+        }
+        Err(refusal) => caller.refusal(&refusal),
+    }
+}
+
+pub(super) async fn delete_message(
+    State(shared): State<Shared>,
+    Path((id, message)): Path<(String, String)>,
+    caller: Caller,
+) -> Response {
+    let deleted = async {
+        find(&shared, &id).await?;
+        let store = &shared.app.memory()?.store;
+        store.delete_message(&id, &message).await.map_err(|error| unkept(&error))
+    };
+    match deleted.await {
+        Ok(true) => Json(json!({"success": true, "message": "Message deleted successfully"})).into_response(),
+        Ok(false) => {
+            let what = format!("conversation `{id}` has no message `{message}`");
+            caller.refuse(StatusCode::NOT_FOUND, &what)
+        }
+        Err(refusal) => caller.refusal(&refusal),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    content: String,
+    #[serde(default)]
+    stream: bool,
+    model: Option<String>,
+}
+
+/// Says something and waits for the answer; with `stream`, gives the turn's events as they come. The turn goes on
+/// without its client.
+pub(super) async fn chat(State(shared): State<Shared>, Path(id): Path<String>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let caller = Caller::of(&parts);
+    let said: Said = match read(&parts, body).await {
+        Ok(said) => said,
+        Err(refused) => return refused,
+    };
+    if said.content.trim().is_empty() {
+        let refusal = bad("content", "`content` is empty: say something".to_owned());
+        return caller.refusal(&refusal);
+    }
+    let begun = async {
+        let conversation = find(&shared, &id).await?;
+        let project = shared.app.project_of(&conversation.scope).await?;
+        let words = Message::User(Prose { content: said.content.into(), ..Prose::default() });
+        let request =
+            ChatRequest { model: said.model, messages: vec![words], stream: true, ..ChatRequest::default() };
+        let saying = Saying { request, chosen_tools: true };
+        shared.app.converse(Some(&project), &conversation, saying).await
+    };
+    let running = match begun.await {
+        Ok(running) => running,
+        Err(refusal) => return caller.refusal(&refusal),
+    };
+    if said.stream {
+        return turns::watched(&shared, running, 0);
+    }
+    let mut failed = None;
+    let mut events = Box::pin(running.clone().watch(0));
+    while let Some((_, event)) = events.next().await {
+        if let ChatEvent::Failed(error) = &*event {
+            failed = Some(error.clone());
+        }
+    }
+    if let Some(error) = failed {
+        return caller.refusal(&Refusal::Model(error));
+    }
+    let at = now();
+    let user = running.said.first().map(|(id, said)| message(id, at, said));
+    let answer = running.added().iter().rev().find(|(_, said)| matches!(said, Message::Assistant(_)));
+    Json(json!({
+        "success": true,
+        "user_message": user,
+        "assistant_message": answer.map(|(id, said)| message(id, at, said)),
+        "message": "Chat completed successfully",
+        "turn_id": running.turn,
+    }))
+    .into_response()
+}
+
+pub(super) async fn find(shared: &Shared, id: &str) -> Result<Conversation, Refusal> {
+    let found = shared.app.memory()?.store.conversation(id).await.map_err(|error| unkept(&error))?;
+    let found = found.filter(|found| found.kind == Kind::Conversation);
+    found.ok_or_else(|| Refusal::UnknownConversation(id.to_owned()))
+}
+
+/// `namespace/project` of a project that exists.
+async fn scope(shared: &Shared, named: Option<&str>) -> Result<String, Refusal> {
+    let project = match named.map(|named| (named.split_once('/'), named)) {
+        None => shared.app.project().cloned().ok_or_else(|| {
+            bad("project", "the daemon was started in no project: name one as `project`".to_owned())
+        })?,
+        Some((Some((namespace, name)), _)) => shared.app.find_project(namespace, name).await?,
+        Some((None, named)) => {
+            return Err(bad("project", format!("`project` is `{named}`; it must be `namespace/project`")));
+        }
+    };
+    Ok(format!("{}/{}", project.namespace, project.name))
+}
+
+pub(super) fn bad(param: &str, message: String) -> Refusal {
+    Refusal::BadRequest { message, param: Some(param.to_owned()) }
+}
+
+/// A JSON object of this form.
+pub(super) async fn read<T: DeserializeOwned>(parts: &Parts, body: Body) -> Result<T, Response> {
+    let body = json_body(parts, body).await?;
+    // serde would take an array for the fields in their order
+    let object = serde_json::from_slice::<Map<String, Value>>(&body);
+    object.and_then(|object| serde_json::from_value(Value::Object(object))).map_err(|error| {
+        let what = format!("the body cannot be read: {error}");
+        Caller::of(parts).refuse(StatusCode::BAD_REQUEST, &what)
+    })
+}
+
+fn shown(conversation: &Conversation) -> Value {
+    json!({
+        "id": conversation.id,
+        "title": conversation.title,
+        "system_prompt": conversation.system,
+        "model": conversation.model,
+        "project": conversation.scope,
+        "created_at": at(conversation.created),
+        "updated_at": at(conversation.updated),
+    })
+}
+
+/// One message in the document's form: OpenAI's, with an id and a time.
+pub(super) fn message(id: &str, created: i64, said: &Message) -> Value {
+    let (role, content) = match said {
+        Message::System(said) => ("system", &said.content),
+        Message::User(said) => ("user", &said.content),
+        Message::Assistant(said) => ("assistant", &said.content),
+        Message::Tool(result) => ("tool", &result.content),
+    };
+    let text = content.text();
+    let mut view = json!({"id": id, "role": role, "content": text, "timestamp": at(created)});
+    match said {
+        Message::Assistant(said) if !said.calls.is_empty() => {
+            if text.is_empty() {
+                view["content"] = Value::Null;
+            }
+            let calls = said.calls.iter().map(|call| {
+                let function = json!({"name": call.name, "arguments": call.arguments.raw()});
+                json!({"id": call.id, "type": "function", "function": function})
+            });
+            view["tool_calls"] = calls.collect();
+        }
+        Message::Tool(result) => {
+            view["tool_call_id"] = json!(result.call_id);
+            view["name"] = json!(result.name);
+        }
+        _ => {}
+    }
+    view
+}

@@ -1,0 +1,159 @@
+//! Sessions: conversations of a project that a client names itself, with `X-Session-ID`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response};
+use lf_core::Project;
+use lf_core::model::ChatRequest;
+use lf_store::{Conversation, Kind, Page};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::Shared;
+use super::conversations::{message, now};
+use crate::app::{App, Refusal};
+use crate::memory::{Memory, Running, Saying, unkept};
+use crate::reply::{Caller, Face};
+
+const HEADER: &str = "x-session-id";
+/// Longest name of a session, in bytes.
+const LONGEST: usize = 256;
+/// Sessions that are deleted at once.
+const AT_ONCE: u32 = 500;
+
+/// The session that a request belongs to. `X-No-Session` wins over it; the Responses API has ways of its own.
+///
+/// # Errors
+/// When the name is none.
+pub(super) fn named(headers: &HeaderMap, face: Face) -> Result<Option<String>, Refusal> {
+    if headers.contains_key("x-no-session") || !matches!(face, Face::Chat | Face::Messages) {
+        return Ok(None);
+    }
+    let Some(value) = headers.get(HEADER) else { return Ok(None) };
+    match value.to_str().map(str::trim) {
+        Ok("") => Ok(None),
+        Ok(name) if name.len() <= LONGEST => Ok(Some(name.to_owned())),
+        _ => Err(Refusal::BadRequest {
+            message: format!("`X-Session-ID` must be printable ASCII of at most {LONGEST} bytes"),
+            param: Some("X-Session-ID".to_owned()),
+        }),
+    }
+}
+
+/// Tells the client which session answered.
+pub(super) fn echo(request: &HeaderMap, response: &mut HeaderMap) {
+    if let Some(session) = request.get(HEADER).filter(|_| !request.contains_key("x-no-session")) {
+        response.insert(HEADER, session.clone());
+    }
+}
+
+/// Goes on with a session, which begins when it is first named.
+pub(super) async fn converse(
+    app: &Arc<App>,
+    scope: Option<&Arc<Project>>,
+    session: &str,
+    request: ChatRequest,
+) -> Result<Arc<Running>, Refusal> {
+    let (project, _) = app.find_model(scope, request.model.as_deref()).await?;
+    let memory = app.memory()?;
+    let at = now();
+    let conversation = Conversation {
+        id: id(&project.namespace, &project.name, session),
+        scope: format!("{}/{}", project.namespace, project.name),
+        kind: Kind::Session,
+        title: Some(session.to_owned()),
+        system: None,
+        model: None,
+        created: at,
+        updated: at,
+    };
+    memory.store.create(&conversation).await.map_err(|error| unkept(&error))?;
+    app.converse(scope, &conversation, Saying { request, chosen_tools: false }).await
+}
+
+/// A session is of one project: the same name in another one is another conversation.
+fn id(namespace: &str, project: &str, session: &str) -> String {
+    let digest = Sha256::digest(format!("{namespace}/{project}\0{session}").as_bytes());
+    let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("sess-{digits}")
+}
+
+pub(super) async fn history(
+    State(shared): State<Shared>,
+    Path((namespace, project, session)): Path<(String, String, String)>,
+    caller: Caller,
+) -> Response {
+    let read = async {
+        shared.app.find_project(&namespace, &project).await?;
+        let store = &shared.app.memory()?.store;
+        store.messages(&id(&namespace, &project, &session), 0).await.map_err(|error| unkept(&error))
+    };
+    match read.await {
+        Ok(kept) => {
+            let messages: Vec<Value> =
+                kept.iter().map(|kept| message(&kept.id, kept.created, &kept.message)).collect();
+            Json(json!({"messages": messages})).into_response()
+        }
+        Err(refusal) => caller.refusal(&refusal),
+    }
+}
+
+pub(super) async fn delete(
+    State(shared): State<Shared>,
+    Path((namespace, project, session)): Path<(String, String, String)>,
+    caller: Caller,
+) -> Response {
+    let deleted = async {
+        shared.app.find_project(&namespace, &project).await?;
+        forget(shared.app.memory()?, &id(&namespace, &project, &session)).await
+    };
+    match deleted.await {
+        Ok(_) => Json(json!({"message": format!("Session {session} deleted")})).into_response(),
+        Err(refusal) => caller.refusal(&refusal),
+    }
+}
+
+pub(super) async fn delete_all(
+    State(shared): State<Shared>,
+    Path((namespace, project)): Path<(String, String)>,
+    caller: Caller,
+) -> Response {
+    let deleted = async {
+        shared.app.find_project(&namespace, &project).await?;
+        let memory = shared.app.memory()?;
+        let scope = format!("{namespace}/{project}");
+        let mut count = 0;
+        loop {
+            let page = Page { offset: 0, limit: AT_ONCE };
+            let found = memory.store.conversations(&scope, Kind::Session, page).await;
+            let found = found.map_err(|error| unkept(&error))?;
+            if found.is_empty() {
+                return Ok::<_, Refusal>(count);
+            }
+            for session in found {
+                count += u32::from(forget(memory, &session.id).await?);
+            }
+        }
+    };
+    match deleted.await {
+        Ok(count) => {
+            Json(json!({"message": format!("Deleted {count} session(s)"), "count": count})).into_response()
+        }
+        Err(refusal) => caller.refusal(&refusal),
+    }
+}
+
+/// False where there was none. What runs in it is stopped.
+pub(super) async fn forget(memory: &Memory, id: &str) -> Result<bool, Refusal> {
+    for running in memory.running_in(id) {
+        running.stop().await;
+    }
+    match memory.store.delete(id).await {
+        Ok(()) => Ok(true),
+        Err(lf_store::StoreError::NotFound { .. }) => Ok(false),
+        Err(error) => Err(unkept(&error)),
+    }
+}

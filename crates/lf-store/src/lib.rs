@@ -1,0 +1,15 @@
+//! Remembers: conversations, and the journal of their turns.
+//!
+//! [`Store`] is the database of one data directory; only this crate knows SQL. Everything that it says was done is on
+//! the disk: SQLite in WAL mode with `synchronous=FULL`, and many callers share one commit.
+
+mod error;
+
+mod sqlite;
+
+mod schema;
+
+mod store;
+
+pub use error::StoreError;
+pub use store::{Begin, Conversation, Kept, Kind, Page, Store, TurnJournal, TurnRecord, TurnState};

@@ -1,0 +1,67 @@
+//! The tables, in the order in which they came to be. A step that was released is never changed.
+
+/// Each brings the database from the version that is its index to the next.
+pub(crate) const STEPS: &[&str] = &["
+    CREATE TABLE conversation (
+        id TEXT PRIMARY KEY,
+        scope TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        title TEXT,
+        system TEXT,
+        model TEXT,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX conversation_by_use ON conversation (scope, kind, updated DESC, id);
+
+    CREATE TABLE message (
+        n INTEGER PRIMARY KEY,
+        conversation TEXT NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        seq INTEGER NOT NULL,
+        id TEXT NOT NULL UNIQUE,
+        created INTEGER NOT NULL,
+        turn TEXT,
+        body TEXT NOT NULL,
+        text TEXT NOT NULL,
+        UNIQUE (conversation, seq)
+    );
+    CREATE VIRTUAL TABLE said USING fts5 (text, content='message', content_rowid='n');
+    CREATE TRIGGER message_said AFTER INSERT ON message BEGIN
+        INSERT INTO said (rowid, text) VALUES (new.n, new.text);
+    END;
+    CREATE TRIGGER message_unsaid AFTER DELETE ON message BEGIN
+        INSERT INTO said (said, rowid, text) VALUES ('delete', old.n, old.text);
+    END;
+
+    CREATE TABLE tool (
+        conversation TEXT NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        server TEXT NOT NULL,
+        name TEXT NOT NULL,
+        PRIMARY KEY (conversation, server, name)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE turn (
+        id TEXT PRIMARY KEY,
+        conversation TEXT NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        state TEXT NOT NULL,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX turn_by_conversation ON turn (conversation, created);
+    CREATE INDEX turn_running ON turn (state) WHERE state = 'running';
+
+    CREATE TABLE entry (
+        turn TEXT NOT NULL REFERENCES turn ON DELETE CASCADE,
+        n INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        PRIMARY KEY (turn, n)
+    ) WITHOUT ROWID;
+
+    -- long parts of entries that come again and again: messages and tool lists, by the hash of their text
+    CREATE TABLE part (
+        conversation TEXT NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        hash TEXT NOT NULL,
+        body TEXT NOT NULL,
+        PRIMARY KEY (conversation, hash)
+    ) WITHOUT ROWID;
+"];

@@ -1,0 +1,85 @@
+//! What is remembered, as the daemon speaks of it.
+
+mod conversations;
+mod messages;
+mod parts;
+mod turns;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::error::StoreError;
+use crate::sqlite::{Batch, Param, Row, Sqlite};
+
+pub use conversations::{Conversation, Kind, Page};
+pub use messages::Kept;
+pub use turns::{Begin, TurnJournal, TurnRecord, TurnState};
+
+/// The memory of one data directory. Cheap to clone.
+#[derive(Clone)]
+pub struct Store(Arc<Sqlite>);
+
+impl Store {
+    /// Opens the database of this directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] while another process has it; [`StoreError::Corrupt`] and [`StoreError::TooNew`] leave it as
+    /// it is.
+    pub async fn open(dir: PathBuf) -> Result<Self, StoreError> {
+        let opened = tokio::task::spawn_blocking(move || (Sqlite::open(&dir), dir)).await;
+        match opened {
+            Ok((sqlite, _)) => Ok(Self(Arc::new(sqlite?))),
+            Err(error) => Err(StoreError::Unavailable { path: PathBuf::new(), reason: error.to_string() }),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<Vec<usize>, StoreError> {
+        self.0.commit(batch).await
+    }
+
+    async fn query(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, StoreError> {
+        self.0.query(sql, params).await
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The columns of a row, in order.
+struct Columns(std::vec::IntoIter<Param>);
+
+impl Columns {
+    fn of(row: Row) -> Self {
+        Self(row.into_iter())
+    }
+
+    fn text(&mut self) -> String {
+        self.maybe().unwrap_or_default()
+    }
+
+    fn maybe(&mut self) -> Option<String> {
+        match self.0.next() {
+            Some(Param::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn int(&mut self) -> i64 {
+        match self.0.next() {
+            Some(Param::Int(value)) => value,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Conversations: what they are called and which tools they use.
+
+use lf_core::ToolRef;
+
+use crate::error::StoreError;
+use crate::sqlite::{Batch, Row};
+
+use super::{Columns, Store, now};
+
+/// Which view of the store a conversation belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Made and named through `/conversations`.
+    Conversation,
+    /// A client's `X-Session-ID`.
+    Session,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Conversation => "conversation",
+            Self::Session => "session",
+        }
+    }
+
+    fn named(name: &str) -> Self {
+        if name == "session" { Self::Session } else { Self::Conversation }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conversation {
+    /// Unique in the store.
+    pub id: String,
+    /// `namespace/project`.
+    pub scope: String,
+    pub kind: Kind,
+    pub title: Option<String>,
+    /// Goes before everything that is said.
+    pub system: Option<String>,
+    /// The name of a model of the project; without one its default.
+    pub model: Option<String>,
+    /// Milliseconds since 1970.
+    pub created: i64,
+    /// When something was last said or changed.
+    pub updated: i64,
+}
+
+/// A part of a long list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    pub offset: u32,
+    pub limit: u32,
+}
+
+fn conversation(row: Row) -> Conversation {
+    let mut columns = Columns::of(row);
+    Conversation {
+        id: columns.text(),
+        scope: columns.text(),
+        kind: Kind::named(&columns.text()),
+        title: columns.maybe(),
+        system: columns.maybe(),
+        model: columns.maybe(),
+        created: columns.int(),
+        updated: columns.int(),
+    }
+}
+
+impl Store {
+    /// Keeps a new conversation, or does nothing when there is one of this id.
+    pub async fn create(&self, new: &Conversation) -> Result<bool, StoreError> {
+        let mut batch = Batch::default();
+        batch.add(
+            "INSERT INTO conversation (id, scope, kind, title, system, model, created, updated)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING",
+            vec![
+                new.id.as_str().into(),
+                new.scope.as_str().into(),
+                new.kind.name().into(),
+                new.title.clone().into(),
+                new.system.clone().into(),
+                new.model.clone().into(),
+                new.created.into(),
+                new.updated.into(),
+            ],
+        );
+        Ok(self.commit(batch).await? == [1])
+    }
+
+    pub async fn conversation(&self, id: &str) -> Result<Option<Conversation>, StoreError> {
+        let sql = "SELECT id, scope, kind, title, system, model, created, updated
+                   FROM conversation WHERE id = ?1";
+        Ok(self.query(sql, vec![id.into()]).await?.pop().map(conversation))
+    }
+
+    /// Those of a project, the last used first.
+    pub async fn conversations(
+        &self,
+        scope: &str,
+        kind: Kind,
+        page: Page,
+    ) -> Result<Vec<Conversation>, StoreError> {
+        let sql = "SELECT id, scope, kind, title, system, model, created, updated
+                   FROM conversation WHERE scope = ?1 AND kind = ?2
+                   ORDER BY updated DESC, id LIMIT ?3 OFFSET ?4";
+        let params = vec![
+            scope.into(),
+            kind.name().into(),
+            i64::from(page.limit).into(),
+            i64::from(page.offset).into(),
+        ];
+        Ok(self.query(sql, params).await?.into_iter().map(conversation).collect())
+    }
+
+    /// Those in which all these words were said or stand in the title, the best first.
+    pub async fn search(
+        &self,
+        scope: &str,
+        words: &str,
+        page: Page,
+    ) -> Result<Vec<Conversation>, StoreError> {
+        let quoted: Vec<String> =
+            words.split_whitespace().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
+        if quoted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT id, scope, kind, title, system, model, created, updated FROM conversation
+                   WHERE scope = ?1 AND kind = 'conversation' AND (id IN (
+                       SELECT conversation FROM message JOIN said ON said.rowid = message.n WHERE said MATCH ?2
+                   ) OR instr(lower(coalesce(title, '')), lower(?3)) > 0)
+                   ORDER BY updated DESC, id LIMIT ?4 OFFSET ?5";
+        let params = vec![
+            scope.into(),
+            quoted.join(" ").into(),
+            words.trim().into(),
+            i64::from(page.limit).into(),
+            i64::from(page.offset).into(),
+        ];
+        Ok(self.query(sql, params).await?.into_iter().map(conversation).collect())
+    }
+
+    /// Keeps title, system prompt and model as they now are.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]
+    pub async fn change(&self, changed: &Conversation) -> Result<(), StoreError> {
+        let mut batch = Batch::default();
+        batch.add(
+            "UPDATE conversation SET title = ?2, system = ?3, model = ?4, updated = ?5 WHERE id = ?1",
+            vec![
+                changed.id.as_str().into(),
+                changed.title.clone().into(),
+                changed.system.clone().into(),
+                changed.model.clone().into(),
+                now().into(),
+            ],
+        );
+        self.found(batch, &changed.id).await
+    }
+
+    /// Forgets a conversation with all that was said in it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]
+    pub async fn delete(&self, id: &str) -> Result<(), StoreError> {
+        let mut batch = Batch::default();
+        // messages by their own statement: the index of words is kept by a trigger on them
+        batch.add("DELETE FROM message WHERE conversation = ?1", vec![id.into()]);
+        batch.add("DELETE FROM conversation WHERE id = ?1", vec![id.into()]);
+        match self.commit(batch).await?.last() {
+            Some(0) | None => Err(not_found(id)),
+            Some(_) => Ok(()),
+        }
+    }
+
+    async fn found(&self, batch: Batch, id: &str) -> Result<(), StoreError> {
+        match self.commit(batch).await?.first() {
+            Some(0) | None => Err(not_found(id)),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The tools that were switched on for this conversation alone; none means that nobody chose.
+    pub async fn tools(&self, conversation: &str) -> Result<Vec<ToolRef>, StoreError> {
+        let sql = "SELECT server, name FROM tool WHERE conversation = ?1 ORDER BY server, name";
+        let rows = self.query(sql, vec![conversation.into()]).await?;
+        let tool = |row| {
+            let mut columns = Columns::of(row);
+            ToolRef { server: columns.text().into(), name: columns.text().into() }
+        };
+        Ok(rows.into_iter().map(tool).collect())
+    }
+
+    pub async fn switch_on(&self, conversation: &str, tool: &ToolRef) -> Result<(), StoreError> {
+        let mut batch = Batch::default();
+        batch.add(
+            "INSERT INTO tool (conversation, server, name) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+            vec![conversation.into(), (&*tool.server).into(), (&*tool.name).into()],
+        );
+        self.commit(batch).await.map(drop)
+    }
+
+    /// False where it was not on.
+    pub async fn switch_off(&self, conversation: &str, tool: &ToolRef) -> Result<bool, StoreError> {
+        let mut batch = Batch::default();
+        batch.add(
+            "DELETE FROM tool WHERE conversation = ?1 AND server = ?2 AND name = ?3",
+            vec![conversation.into(), (&*tool.server).into(), (&*tool.name).into()],
+        );
+        Ok(self.commit(batch).await? == [1])
+    }
+}
+
+pub(super) fn not_found(id: &str) -> StoreError {
+    StoreError::NotFound { what: "conversation", id: id.to_owned() }
+}

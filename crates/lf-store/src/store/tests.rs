@@ -1,0 +1,284 @@
+use lf_core::message::{AssistantMessage, Prose};
+use lf_core::model::ModelRequest;
+use lf_core::project::{Limits, ToolCallStrategy};
+use lf_core::turn::{Course, Entry, Setup, Step};
+use lf_core::{Journal as _, Message, ModelDelta, ToolRef, ToolSet};
+
+use super::*;
+use crate::{StoreError, TurnState};
+
+struct Bench {
+    dir: tempfile::TempDir,
+    store: Store,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().to_owned()).await.unwrap();
+        Self { dir, store }
+    }
+
+    /// As after a crash.
+    async fn reopened(self) -> Self {
+        let Self { dir, store } = self;
+        drop(store);
+        let store = loop {
+            match Store::open(dir.path().to_owned()).await {
+                // the threads of the former one are about to end
+                Err(StoreError::InUse { .. }) => tokio::task::yield_now().await,
+                other => break other.unwrap(),
+            }
+        };
+        Self { dir, store }
+    }
+
+    async fn conversation(&self, id: &str) {
+        assert!(self.store.create(&conversation(id)).await.unwrap());
+    }
+}
+
+fn conversation(id: &str) -> Conversation {
+    Conversation {
+        id: id.to_owned(),
+        scope: "default/p".to_owned(),
+        kind: Kind::Conversation,
+        title: Some(format!("About {id}")),
+        system: None,
+        model: None,
+        created: 1,
+        updated: 1,
+    }
+}
+
+fn user(text: &str) -> Message {
+    Message::User(Prose { content: text.into(), ..Prose::default() })
+}
+
+fn assistant(text: &str) -> Message {
+    Message::Assistant(AssistantMessage { content: text.into(), ..AssistantMessage::default() })
+}
+
+fn begun(messages: Vec<Message>) -> Entry {
+    Entry::Begun(Box::new(Setup {
+        id: "t".repeat(32),
+        model: "m".to_owned(),
+        request: ModelRequest { messages, ..ModelRequest::default() },
+        tools: ToolSet::default(),
+        strategy: ToolCallStrategy::NativeApi,
+        text_formats: lf_core::text_calls::DEFAULT,
+        limits: Limits::default(),
+        calls_left: None,
+    }))
+}
+
+const ALL: Page = Page { offset: 0, limit: 100 };
+
+#[tokio::test]
+async fn a_conversation_is_made_once_found_changed_and_forgotten() {
+    let bench = Bench::new().await;
+    bench.conversation("a").await;
+    assert!(!bench.store.create(&conversation("a")).await.unwrap(), "a second one of this id");
+    let found = bench.store.conversation("a").await.unwrap().unwrap();
+    assert_eq!(found, conversation("a"));
+    let changed = Conversation { title: None, model: Some("m".to_owned()), ..found };
+    bench.store.change(&changed).await.unwrap();
+    let found = bench.store.conversation("a").await.unwrap().unwrap();
+    assert_eq!((found.title, found.model.as_deref()), (None, Some("m")));
+    bench.store.delete("a").await.unwrap();
+    assert_eq!(bench.store.conversation("a").await.unwrap(), None);
+    let gone = StoreError::NotFound { what: "conversation", id: "a".to_owned() };
+    assert_eq!(bench.store.delete("a").await, Err(gone.clone()));
+    assert_eq!(bench.store.change(&changed).await, Err(gone));
+}
+
+#[tokio::test]
+async fn what_is_acknowledged_is_there_after_a_restart_and_can_be_gone_on_with() {
+    let bench = Bench::new().await;
+    bench.conversation("c").await;
+    let said = [("msg-1".to_owned(), user("What is new?"))];
+    let entry = begun(vec![user("What is new?")]);
+    let begin = Begin { turn: "t", conversation: "c", said: &said, begun: &entry };
+    let mut journal = bench.store.begin(begin).await.unwrap();
+    journal.append(&Entry::Delta(ModelDelta::Text("Not ".to_owned())));
+    journal.append(&Entry::Delta(ModelDelta::Text("much".to_owned())));
+    journal.flush().await.unwrap();
+    journal.append(&Entry::Delta(ModelDelta::Text(" lost".to_owned())));
+    drop(journal);
+
+    let bench = bench.reopened().await;
+    let [turn] = &bench.store.running().await.unwrap()[..] else { panic!("one turn runs") };
+    assert_eq!((turn.id.as_str(), turn.conversation.as_str(), turn.state), ("t", "c", TurnState::Running));
+    let entries = bench.store.entries(turn).await.unwrap();
+    let count = entries.len();
+    let mut entries = entries.into_iter();
+    let Some(Entry::Begun(setup)) = entries.next() else { panic!("the first one begins the turn") };
+    assert_eq!(setup.request.messages, [user("What is new?")]);
+    let mut events = Vec::new();
+    let mut course = Course::new(*setup, &mut events);
+    for entry in entries {
+        course.take(entry, &mut events).unwrap();
+    }
+    assert!(matches!(course.step(), Step::AskModel(_)));
+    assert_eq!(events.len(), 3, "begun, and two pieces: {events:?}");
+
+    let mut journal = bench.store.journal(turn, count);
+    for entry in [Entry::Interrupted, Entry::Delta(ModelDelta::Text("Nothing.".to_owned())), Entry::Answered]
+    {
+        journal.append(&entry);
+        course.take(entry, &mut events).unwrap();
+    }
+    journal.flush().await.unwrap();
+    let said = [("msg-2".to_owned(), assistant("Nothing."))];
+    bench.store.end("t", "c", TurnState::Finished, &said).await.unwrap();
+    assert_eq!(bench.store.running().await.unwrap(), []);
+    assert_eq!(bench.store.turn("t").await.unwrap().unwrap().state, TurnState::Finished);
+    let kept = bench.store.messages("c", 0).await.unwrap();
+    let places: Vec<(i64, &str)> = kept.iter().map(|kept| (kept.seq, kept.id.as_str())).collect();
+    assert_eq!(places, [(1, "msg-1"), (2, "msg-2")]);
+    assert_eq!(kept[1].message, assistant("Nothing."));
+    assert_eq!(bench.store.messages("c", 1).await.unwrap().len(), 1);
+    let record = bench.store.turn("t").await.unwrap().unwrap();
+    assert_eq!(bench.store.entries(&record).await.unwrap().len(), count + 3);
+}
+
+#[tokio::test]
+async fn what_every_turn_begins_with_is_kept_once() {
+    let bench = Bench::new().await;
+    bench.conversation("c").await;
+    let long = "x".repeat(10_000);
+    let mut history = Vec::new();
+    for turn in 0..20 {
+        history.push(user(&format!("{turn} {long}")));
+        let entry = begun(history.clone());
+        let id = format!("t{turn}");
+        bench.store.begin(Begin { turn: &id, conversation: "c", said: &[], begun: &entry }).await.unwrap();
+    }
+    let sql = "SELECT count(*), sum(length(body)) FROM part";
+    let row = bench.store.query(sql, Vec::new()).await.unwrap().remove(0);
+    let mut columns = Columns::of(row);
+    assert_eq!(columns.int(), 21, "each message, and the empty tool list");
+    assert!(columns.int() < 250_000);
+    let turn = bench.store.turn("t19").await.unwrap().unwrap();
+    let [Entry::Begun(setup)] = &bench.store.entries(&turn).await.unwrap()[..] else { panic!() };
+    assert_eq!(setup.request.messages, history);
+}
+
+#[tokio::test]
+async fn a_second_daemon_does_not_get_the_directory() {
+    let bench = Bench::new().await;
+    let second = Store::open(bench.dir.path().to_owned()).await;
+    let Err(error) = second else { panic!("it has it") };
+    assert_eq!(error, StoreError::InUse { path: bench.dir.path().to_owned() });
+    assert!(error.to_string().ends_with("is in use by another daemon"));
+}
+
+#[tokio::test]
+async fn words_find_the_conversations_in_which_they_were_said() {
+    let bench = Bench::new().await;
+    for (id, text) in [("a", "The goat ate the \"hay\""), ("b", "Rain, and no hay"), ("c", "nothing")] {
+        bench.conversation(id).await;
+        let said = [(format!("msg-{id}"), user(text))];
+        bench
+            .store
+            .begin(Begin { turn: id, conversation: id, said: &said, begun: &begun(Vec::new()) })
+            .await
+            .unwrap();
+    }
+    let ids = async |words: &str| {
+        let found = bench.store.search("default/p", words, ALL).await.unwrap();
+        let mut ids: Vec<String> = found.into_iter().map(|found| found.id).collect();
+        ids.sort();
+        ids.concat()
+    };
+    assert_eq!(ids("HAY").await, "ab");
+    assert_eq!(ids("hay goat").await, "a");
+    assert_eq!(ids("about c").await, "c", "a title");
+    assert_eq!(ids("\" OR NOT * (").await, "", "words, and no language of their own");
+    assert_eq!(ids("  ").await, "");
+    bench.store.delete("a").await.unwrap();
+    assert_eq!(ids("hay").await, "b");
+    assert!(bench.store.delete_message("b", "msg-b").await.unwrap());
+    assert_eq!(ids("hay").await, "");
+}
+
+#[tokio::test]
+async fn tools_are_switched_on_and_off_for_one_conversation() {
+    let bench = Bench::new().await;
+    bench.conversation("a").await;
+    bench.conversation("b").await;
+    let tool = ToolRef { server: "fs".into(), name: "read".into() };
+    bench.store.switch_on("a", &tool).await.unwrap();
+    bench.store.switch_on("a", &tool).await.unwrap();
+    assert_eq!(bench.store.tools("a").await.unwrap(), std::slice::from_ref(&tool));
+    assert_eq!(bench.store.tools("b").await.unwrap(), []);
+    assert!(bench.store.switch_off("a", &tool).await.unwrap());
+    assert!(!bench.store.switch_off("a", &tool).await.unwrap());
+}
+
+#[tokio::test]
+async fn many_callers_share_a_commit_and_each_gets_its_own_outcome() {
+    let bench = Bench::new().await;
+    bench.conversation("c").await;
+    let entry = begun(Vec::new());
+    let said: Vec<[(String, Message); 1]> =
+        (0..200).map(|at| [(format!("msg-{}", at % 150), user("hi"))]).collect();
+    let ids: Vec<String> = (0..200).map(|at| format!("t{at}")).collect();
+    let begins = said
+        .iter()
+        .zip(&ids)
+        .map(|(said, turn)| bench.store.begin(Begin { turn, conversation: "c", said, begun: &entry }));
+    let outcomes = futures(begins).await;
+    let failed: Vec<usize> = (0..200).filter(|at| outcomes[*at].is_err()).collect();
+    assert_eq!(failed, (150..200).collect::<Vec<_>>(), "ids that were there before");
+    assert_eq!(bench.store.messages("c", 0).await.unwrap().len(), 150);
+    assert_eq!(bench.store.running().await.unwrap().len(), 150, "all of a turn or nothing");
+}
+
+/// All at the same time, in order.
+async fn futures<T>(all: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut all: Vec<_> = all.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|context| {
+        for (future, outcome) in all.iter_mut().filter(|(_, outcome)| outcome.is_none()) {
+            if let std::task::Poll::Ready(ready) = future.as_mut().poll(context) {
+                *outcome = Some(ready);
+            }
+        }
+        match all.iter().all(|(_, outcome)| outcome.is_some()) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    all.into_iter().filter_map(|(_, outcome)| outcome).collect()
+}
+
+#[tokio::test]
+async fn a_damaged_file_and_a_later_one_are_left_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("lf.db");
+    std::fs::write(&file, "This is no database, whatever its name says. ".repeat(100)).unwrap();
+    let before = std::fs::read(&file).unwrap();
+    let Err(StoreError::Corrupt { path, .. }) = Store::open(dir.path().to_owned()).await else {
+        panic!("it is no database")
+    };
+    assert_eq!((path, std::fs::read(&file).unwrap()), (file.clone(), before));
+    std::fs::remove_file(&file).unwrap();
+    let later = rusqlite::Connection::open(&file).unwrap();
+    later.pragma_update(None, "user_version", 1000).unwrap();
+    drop(later);
+    let Err(error) = Store::open(dir.path().to_owned()).await else { panic!("it is from the future") };
+    assert!(error.to_string().contains("schema version 1000"), "{error}");
+}
+
+#[tokio::test]
+async fn nobody_else_may_read_what_was_said() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bench = Bench::new().await;
+    bench.conversation("c").await;
+    for file in std::fs::read_dir(bench.dir.path()).unwrap() {
+        let file = file.unwrap();
+        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", file.path().display());
+    }
+}
