@@ -525,3 +525,32 @@ fn projects_are_changed_through_the_daemons_own_tools_as_through_its_routes() {
     }
     daemon.stop();
 }
+
+#[test]
+fn the_daemons_own_endpoint_has_projects_as_resources_and_prompts_to_fill_in() {
+    let mut content = document(json!({}), NOWHERE, &[]);
+    let said = json!({"role": "user", "content": "Greet {{who}} in {{language | English}}."});
+    content["prompts"] = json!([{"name": "greeting", "messages": [said]}]);
+    let project = TestProject::of(&content);
+    let daemon = project.serve();
+    let own = daemon.url("/mcp");
+    let ask = |method: &str, params: Value| message(&modern(&own, method, &params, &[]));
+    let listed = ask("resources/list", json!({}));
+    let uri = "lf://projects/default/demo";
+    assert_eq!(listed["result"]["resources"][0]["uri"], uri, "{listed}");
+    let read = message(&modern(&own, "resources/read", &json!({"uri": uri}), &[("mcp-name", uri)]));
+    let text = read["result"]["contents"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("greeting") && !text.contains("sk-scripted"), "{read}");
+    let prompts = ask("prompts/list", json!({}));
+    let arguments = json!([{"name": "who", "required": true}, {"name": "language", "required": false}]);
+    assert_eq!(prompts["result"]["prompts"][0]["arguments"], arguments, "{prompts}");
+    let filled = ask("prompts/get", json!({"name": "greeting", "arguments": {"who": "Ann"}}));
+    assert_eq!(filled["result"]["messages"][0]["content"]["text"], "Greet Ann in English.", "{filled}");
+    let lacking = ask("prompts/get", json!({"name": "greeting"}));
+    assert_eq!(lacking["error"]["code"], -32_602, "{lacking}");
+    let argument = json!({"name": "name", "value": "de"});
+    let template = json!({"type": "ref/resource", "uri": "lf://projects/{namespace}/{name}"});
+    let completed = ask("completion/complete", json!({"ref": template, "argument": argument}));
+    assert_eq!(completed["result"]["completion"]["values"], json!(["demo"]), "{completed}");
+    daemon.stop();
+}

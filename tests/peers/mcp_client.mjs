@@ -67,9 +67,15 @@ const transport =
   target === "stdio"
     ? new StdioClientTransport({ command: command[0], args: command.slice(1), env: process.env })
     : new StreamableHTTPClientTransport(new URL(target));
-await client.connect(transport);
 const seen = { steps: [] };
-seen.protocol = sdk === "2" ? client.getNegotiatedProtocolVersion() : (transport.protocolVersion ?? null);
+// how the old SDK tells its transport what was agreed on; it has no other way to ask
+const agreed = transport.setProtocolVersion?.bind(transport);
+transport.setProtocolVersion = (version) => {
+  seen.protocol = version;
+  agreed?.(version);
+};
+await client.connect(transport);
+if (sdk === "2") seen.protocol = client.getNegotiatedProtocolVersion();
 for (const wanted of JSON.parse(await text(process.stdin))) seen.steps.push(await step(client, wanted));
 await transport.terminateSession?.();
 await client.close();

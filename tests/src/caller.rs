@@ -86,7 +86,9 @@ impl Caller {
         let mut body = response.bytes_stream();
         let mut said = Vec::new();
         while !String::from_utf8_lossy(&said).contains("notifications/progress") {
-            let piece = body.next().await.expect("a sign of the call before the end of the stream");
+            let Some(piece) = body.next().await else {
+                panic!("no progress, but {}", String::from_utf8_lossy(&said));
+            };
             said.extend_from_slice(&piece.expect("a sign of the call"));
         }
         if self.generation == Generation::Legacy {

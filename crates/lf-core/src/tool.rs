@@ -35,13 +35,23 @@ pub struct Tool {
     pub description: Option<Arc<str>>,
     /// The JSON Schema of its arguments, as it arrived.
     pub schema: Arc<Value>,
+    /// Its source says that it only reads, or that a second run changes nothing more (`readOnlyHint`, `idempotentHint`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeatable: bool,
     #[serde(skip)]
     pub(crate) checker: Arc<OnceLock<Result<jsonschema::Validator, String>>>,
 }
 
 impl Tool {
     pub fn new(id: ToolRef, description: Option<Arc<str>>, schema: Arc<Value>) -> Self {
-        Self { shown_name: id.name.clone(), id, description, schema, checker: Arc::default() }
+        Self {
+            shown_name: id.name.clone(),
+            id,
+            description,
+            schema,
+            repeatable: false,
+            checker: Arc::default(),
+        }
     }
 
     /// What is wrong with these arguments by the tool's schema, each with the place; empty when nothing is.
@@ -54,8 +64,8 @@ impl Tool {
             .filter(|error| !is_undecided(error))
             .take(8)
             .map(|error| match error.instance_path().as_str() {
-                "" => error.to_string(),
-                path => format!("{path}: {error}"),
+                "" => shortened(error.to_string()),
+                path => shortened(format!("{path}: {error}")),
             })
             .collect()
     }
@@ -66,8 +76,7 @@ impl Tool {
     }
 
     fn checker(&self) -> &Result<jsonschema::Validator, String> {
-        self.checker
-            .get_or_init(|| compiled(&self.schema).map_err(|error| error.to_string()))
+        self.checker.get_or_init(|| compiled(&self.schema).map_err(|error| error.to_string()))
     }
 }
 
@@ -81,6 +90,18 @@ fn compiled(schema: &Value) -> Result<jsonschema::Validator, Box<jsonschema::Val
         .size_limit(MAX_PATTERN)
         .dfa_size_limit(MAX_PATTERN);
     jsonschema::options().with_pattern_options(patterns).build(schema).map_err(Box::new)
+}
+
+/// The value itself is in it, however large.
+fn shortened(mut problem: String) -> String {
+    const LONGEST: usize = 500;
+    if problem.len() > LONGEST {
+        // the reason stands at the end
+        let head = problem.floor_char_boundary(LONGEST / 2);
+        let tail = problem.ceil_char_boundary(problem.len() - LONGEST / 2);
+        problem.replace_range(head..tail, "…");
+    }
+    problem
 }
 
 /// A pattern that was given up is nobody's fault but the schema's.

@@ -300,7 +300,7 @@ impl AskModel {
             self.turn.apart = true;
             events.push(ChatEvent::Notice("the answer was interrupted and begins again".to_owned()));
         }
-        self.round = Box::default();
+        *self.round = Round::default();
         self.scanner = self.turn.scanner();
     }
 

@@ -39,9 +39,9 @@ fn is_clean(value: &Value, depth: usize) -> bool {
         _ if depth >= MAX_DEPTH => true,
         Value::String(text) => matches!(words(text), Cow::Borrowed(_)),
         Value::Array(items) => items.iter().all(|item| is_clean(item, depth + 1)),
-        Value::Object(fields) => fields.iter().all(|(key, value)| {
-            matches!(words(key), Cow::Borrowed(_)) && is_clean(value, depth + 1)
-        }),
+        Value::Object(fields) => fields
+            .iter()
+            .all(|(key, value)| matches!(words(key), Cow::Borrowed(_)) && is_clean(value, depth + 1)),
         _ => true,
     }
 }
@@ -132,7 +132,9 @@ fn is_kept(c: char, before: &str, measure: Measure) -> bool {
     match c {
         '\n' | '\t' => true,
         // joiners, between the letters and pictures that they join
-        '\u{200c}' | '\u{200d}' => last.is_some_and(|last| !last.is_ascii() && !is_shapeless(last) || is_selector(last)),
+        '\u{200c}' | '\u{200d}' => {
+            last.is_some_and(|last| !last.is_ascii() && !is_shapeless(last) || is_selector(last))
+        }
         // one selector says how the character before it looks; a row of them says something else
         c if is_selector(c) => last.is_some_and(|last| !last.is_whitespace() && !is_shapeless(last)),
         // of no shape, but of use to those who wrote the text

@@ -189,6 +189,10 @@ impl Connection {
         let Self { link, closing, closed, process } = self;
         // A legacy server over HTTP works on for a client that only went away.
         let _ = timeout(CANCEL_GRACE, link.signals.cancelled()).await;
+        // before its stdin is closed: what is in a session of its own is not found any more once its parent is gone
+        if let Some(process) = &process {
+            process.remember_descendants().await;
+        }
         closing.cancel();
         let library = timeout(CLOSE_GRACE, closed);
         match process {

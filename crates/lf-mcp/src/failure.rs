@@ -32,6 +32,14 @@ pub enum Cause {
     OutOfMemory,
     /// It did not answer in time, or stopped answering: `unresponsive`.
     Unresponsive,
+    /// Nobody knows its host: `host_not_found`.
+    HostNotFound,
+    /// No connection to it: `unreachable`.
+    Unreachable,
+    /// No agreement on TLS, or a certificate that is not trusted: `tls`.
+    Tls,
+    /// It answers with a status that is no answer: `http_status`.
+    HttpStatus,
     /// What it sends is not the protocol: `protocol_error`.
     ProtocolError,
     /// Its program is not the one that was approved: `changed`.
@@ -54,6 +62,10 @@ impl Cause {
             Self::Exited => "exited",
             Self::OutOfMemory => "out_of_memory",
             Self::Unresponsive => "unresponsive",
+            Self::HostNotFound => "host_not_found",
+            Self::Unreachable => "unreachable",
+            Self::Tls => "tls",
+            Self::HttpStatus => "http_status",
             Self::ProtocolError => "protocol_error",
             Self::Changed => "changed",
             Self::AuthRequired => "auth_required",

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use async_stream::stream;
 use futures_core::Stream;
-use futures_util::{FutureExt as _, StreamExt as _};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use lf_core::message::ToolCall;
 use lf_core::tool::{Attendant, Person};
 use lf_core::turn::{Course, Done, Entry, Planned, Resume, RunTools, Step, Taken};
 use lf_core::{
-    ChatEvent, DeltaStream, Journal, JournalError, ModelDelta, ModelError, ToolError, ToolOutput, ToolRef, ToolSource,
+    ChatEvent, DeltaStream, Journal, JournalError, ModelDelta, ModelError, ToolError, ToolOutput, ToolRef,
+    ToolSource,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;

@@ -98,7 +98,9 @@ pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/conversations/{id}/chat", post(conversations::chat))
         .route(
             "/conversations/{id}/tools",
-            get(conversation_tools::tools).post(conversation_tools::switch_on).delete(conversation_tools::switch_off),
+            get(conversation_tools::tools)
+                .post(conversation_tools::switch_on)
+                .delete(conversation_tools::switch_off),
         )
         .route("/conversations/{id}/tools/available", get(conversation_tools::available))
         .route("/v1/turns/{id}", get(turns::get))

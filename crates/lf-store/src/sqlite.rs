@@ -233,11 +233,11 @@ fn write(connection: &mut Connection, mut queue: mpsc::Receiver<Write>, path: &P
     }
 }
 
+/// Of one batch: the rows that each statement changed, or what SQLite says.
+type Outcome = Result<Vec<usize>, (Option<ErrorCode>, String)>;
+
 /// Each batch is done or not by itself; what is done is done at once.
-fn commit(
-    connection: &mut Connection,
-    group: &[Write],
-) -> rusqlite::Result<Vec<Result<Vec<usize>, (Option<ErrorCode>, String)>>> {
+fn commit(connection: &mut Connection, group: &[Write]) -> rusqlite::Result<Vec<Outcome>> {
     let mut transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let mut outcomes = Vec::with_capacity(group.len());
     for (Batch(statements), _) in group {

@@ -208,7 +208,7 @@ impl Desk<'_> {
 }
 
 fn accepted(content: Map<String, Value>) -> Value {
-    json!({"action": "accept", "content": content})
+    json!({"action": "accept", "content": Value::Object(content)})
 }
 
 /// A field as a person is shown it: what it is called, what may be typed, and what enter means.

@@ -155,7 +155,7 @@ enum Seat<'a> {
     /// At the prompt of the conversation.
     Prompt(&'a mut Prompt),
     /// At one that is made for the first question.
-    Later(Option<Prompt>),
+    Later(Option<Box<Prompt>>),
 }
 
 impl Seat<'_> {
@@ -163,7 +163,7 @@ impl Seat<'_> {
         match self {
             Self::Prompt(prompt) => Ok(prompt),
             Self::Later(Some(prompt)) => Ok(prompt),
-            Self::Later(none) => Ok(none.insert(Prompt::for_questions()?)),
+            Self::Later(none) => Ok(none.insert(Box::new(Prompt::for_questions()?))),
         }
     }
 }

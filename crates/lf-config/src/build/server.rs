@@ -6,7 +6,9 @@ use std::time::Duration;
 use globset::{Glob, GlobMatcher};
 use indexmap::IndexMap;
 use lf_core::Secret;
-use lf_core::project::{Disabled, Elicitation, HttpServer, McpServer, Protocol, ProcessLimits, StdioServer, ToolFilter, Transport};
+use lf_core::project::{
+    Disabled, Elicitation, HttpServer, McpServer, ProcessLimits, Protocol, StdioServer, ToolFilter, Transport,
+};
 
 use super::{Context, Reading, auth, broken, is_header_value, provider::url_problem};
 use crate::diagnostic::{Report, quote};
@@ -119,7 +121,8 @@ fn stdio(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<StdioServ
     let processes = raw.limits.as_ref().and_then(|limits| limits.processes);
     let limits = ProcessLimits {
         memory: reading.size("limits", "memory", defaults.memory),
-        processes: processes.map_or(defaults.processes, |processes| Some(processes).filter(|count| *count > 0)),
+        processes: processes
+            .map_or(defaults.processes, |processes| Some(processes).filter(|count| *count > 0)),
     };
     Some(StdioServer {
         command,

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
 /// Base64 of one item, in bytes: what Anthropic takes of an image, and less than the others do.
 pub(crate) const MAX_ITEM: usize = 5 * 1024 * 1024;

@@ -19,7 +19,8 @@ fn a_schema_that_refers_to_itself_is_checked_as_deep_as_the_arguments_are() {
     });
     assert!(problems(schema.clone(), &json!({"tree": {"below": {"below": {}}}})).is_empty());
     assert_eq!(problems(schema, &json!({"tree": {"below": {"below": 7}}})).len(), 1);
-    let endless = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}});
+    let endless =
+        json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}});
     let _ = problems(endless, &json!({"x": 1}));
 }
 
@@ -40,13 +41,13 @@ fn a_schema_that_lies_elsewhere_or_is_none_checks_nothing() {
 }
 
 #[test]
-fn a_pattern_that_would_take_for_ever_is_given_up() {
+fn no_pattern_takes_for_ever() {
     let long = format!("{}!", "a".repeat(5_000));
     for pattern in [
         "^(a+)+$",
         "^(a|aa)+$",
         "^(?=(a+)+$)x",
-        "^(?:(a+)+)\\\\1$",
+        "^(?:(a+)+)\\1$",
         "(a*)*b",
         "^((a{1,50}){1,50}){1,50}$",
         "(?<=(a+)+)b",
@@ -56,6 +57,7 @@ fn a_pattern_that_would_take_for_ever_is_given_up() {
         let _ = problems(schema, &json!({"a": long}));
         assert!(started.elapsed().as_secs() < 10, "{pattern} took {:?}", started.elapsed());
     }
-    let schema = json!({"properties": {"a": {"pattern": "^(?=a+$)(a+)+\\1b$"}}});
-    assert_eq!(problems(schema, &json!({"a": long})), Vec::<String>::new());
+    // what is wrong is told, and not with all that was sent
+    let told = problems(json!({"properties": {"a": {"pattern": "^b"}}}), &json!({"a": long}));
+    assert!(told.len() == 1 && told[0].len() < 600, "{told:?}");
 }

@@ -61,10 +61,12 @@ fn is_told(structured: &Value, content: &[ToolContent]) -> bool {
             _ => None,
         })
         .collect();
-    let wrapped = structured.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.get("result"));
+    let wrapped =
+        structured.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.get("result"));
     [Some(structured), wrapped].into_iter().flatten().any(|value| match value {
         Value::Array(items) if items.len() == texts.len() && items.len() != 1 => {
-            texts.iter().zip(items).all(|(text, item)| says(text, item)) || texts.iter().any(|text| says(text, value))
+            texts.iter().zip(items).all(|(text, item)| says(text, item))
+                || texts.iter().any(|text| says(text, value))
         }
         value => texts.iter().any(|text| says(text, value)),
     })
@@ -225,7 +227,9 @@ fn part(kind: &str, media: &Media<'_>, uri: Option<&str>) -> Option<Part> {
     }
     if RECORDINGS.contains(&kind) {
         let format = kind.trim_start_matches("audio/");
-        return Some(Part::Other(json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})));
+        return Some(Part::Other(
+            json!({"type": "input_audio", "input_audio": {"data": data, "format": format}}),
+        ));
     }
     (kind == PDF).then(|| {
         let file = json!({"filename": file_name(uri), "file_data": format!("data:{PDF};base64,{data}")});
@@ -237,7 +241,8 @@ fn part(kind: &str, media: &Media<'_>, uri: Option<&str>) -> Option<Part> {
 fn file_name(uri: Option<&str>) -> String {
     let path = uri.unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or_default();
-    let name: String = name.chars().filter(|c| c.is_alphanumeric() || "._- ".contains(*c)).take(100).collect();
+    let name: String =
+        name.chars().filter(|c| c.is_alphanumeric() || "._- ".contains(*c)).take(100).collect();
     match name.trim_matches(['.', ' ']) {
         "" => "document.pdf".to_owned(),
         name if name.to_ascii_lowercase().ends_with(".pdf") => name.to_owned(),

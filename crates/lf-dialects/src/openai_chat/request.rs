@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::served::OUTER;
 use crate::schema;
-use crate::upstream::parameters::kept_for_others;
 use crate::upstream::media::note;
+use crate::upstream::parameters::kept_for_others;
 use crate::upstream::{Encoded, UpstreamOptions, is_reserved};
 
 /// OpenAI takes no more stop sequences.
@@ -291,7 +291,10 @@ impl Sight {
         let is_reasoning = matches!(name.as_bytes(), [b'o', b'1'..=b'9', ..]);
         Self {
             recordings: has(&["audio", "omni", "gemini", "voxtral", "gemma-3n", "gemma3n"]),
-            files: is_reasoning || ["gpt-4o", "gpt-4.1", "gpt-5", "chatgpt", "gemini"].iter().any(|own| name.starts_with(own)),
+            files: is_reasoning
+                || ["gpt-4o", "gpt-4.1", "gpt-5", "chatgpt", "gemini"]
+                    .iter()
+                    .any(|own| name.starts_with(own)),
         }
     }
 

@@ -137,7 +137,9 @@ fn fix_below(schema: &mut Map<String, Value>, document: &Value) {
     schema.retain(|keyword, value| is_well_formed(keyword, value, document));
     for keyword in ["properties", "$defs", "definitions"] {
         let named = schema.get_mut(keyword).and_then(Value::as_object_mut).into_iter().flatten();
-        named.filter(|(_, below)| !below.is_object() && !below.is_boolean()).for_each(|(_, below)| *below = json!({}));
+        named
+            .filter(|(_, below)| !below.is_object() && !below.is_boolean())
+            .for_each(|(_, below)| *below = json!({}));
     }
     let array = schema.get("type").is_some_and(|kind| kind == "array");
     if array && !schema.contains_key("items") && !schema.contains_key("prefixItems") {
@@ -165,7 +167,9 @@ fn is_well_formed(keyword: &str, value: &Value, document: &Value) -> bool {
             Some(_) => true,
             None => false,
         }),
-        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => value.is_object(),
+        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
+            value.is_object()
+        }
         "required" => value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
         "enum" => value.as_array().is_some_and(|values| !values.is_empty()),
         "anyOf" | "oneOf" | "allOf" => value.as_array().is_some_and(|list| {

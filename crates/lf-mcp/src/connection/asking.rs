@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,7 +39,9 @@ pub(crate) struct Questions {
 
 #[derive(Debug)]
 struct Running {
-    id: RequestId,
+    /// `None` while the request is being sent: its question may come before whoever sends it goes on.
+    id: Option<RequestId>,
+    key: u64,
     party: Option<u64>,
     asked: mpsc::Sender<Asked>,
 }
@@ -81,7 +84,15 @@ impl Questions {
             let calls = self.calls();
             let call = match (origin, calls.as_slice()) {
                 (_, []) => return None,
-                (Some(origin), calls) => calls.iter().find(|call| call.id == *origin)?,
+                (Some(origin), calls) => {
+                    let exact = calls.iter().find(|call| call.id.as_ref() == Some(origin));
+                    let mut unsent = calls.iter().filter(|call| call.id.is_none());
+                    match (exact, unsent.next(), unsent.next()) {
+                        (Some(call), ..) | (None, Some(call), None) => call,
+                        (None, Some(_), Some(_)) => return Some(Reply::Nobody),
+                        (None, None, _) => return None,
+                    }
+                }
                 (None, [first, others @ ..]) => {
                     let is_one = others.iter().all(|call| call.party.is_some() && call.party == first.party);
                     if !is_one {
@@ -113,24 +124,36 @@ impl Questions {
 }
 
 impl Signals {
-    /// Takes the questions for a call as long as the guard lives.
-    pub(super) fn attend(self: &Arc<Self>, id: RequestId, attendant: &dyn Attendant) -> Attending {
+    /// Takes the questions for a call that is about to be sent, as long as the guard lives.
+    pub(super) fn attend(self: &Arc<Self>, attendant: &dyn Attendant) -> Attending {
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        let key = KEYS.fetch_add(1, Ordering::Relaxed);
         let (asked, waiting) = mpsc::channel(WAITING);
-        self.questions.calls().push(Running { id: id.clone(), party: attendant.party(), asked });
-        Attending { waiting, id, signals: self.clone() }
+        self.questions.calls().push(Running { id: None, key, party: attendant.party(), asked });
+        Attending { waiting, key, signals: self.clone() }
     }
 }
 
 /// Where one call's questions arrive.
 pub(super) struct Attending {
     pub(super) waiting: mpsc::Receiver<Asked>,
-    id: RequestId,
+    key: u64,
     signals: Arc<Signals>,
+}
+
+impl Attending {
+    /// The call was sent with this id.
+    pub(super) fn sent(&self, id: &RequestId) {
+        let mut calls = self.signals.questions.calls();
+        if let Some(call) = calls.iter_mut().find(|call| call.key == self.key) {
+            call.id = Some(id.clone());
+        }
+    }
 }
 
 impl Drop for Attending {
     fn drop(&mut self) {
-        self.signals.questions.calls().retain(|call| call.id != self.id);
+        self.signals.questions.calls().retain(|call| call.key != self.key);
     }
 }
 

@@ -225,6 +225,8 @@ impl Link {
         let mut idle_end = now + limit;
         let mut options = PeerRequestOptions::no_options();
         options.meta = meta;
+        // before it is sent: what the server asks may be here before this goes on
+        let mut questions = asked.map(|asked| (self.signals.attend(asked), asked));
         let sending = self.peer.send_cancellable_request(request, options);
         let mut handle: RequestHandle<RoleClient> = match timeout_at(idle_end.min(end), sending).await {
             Ok(Ok(handle)) => handle,
@@ -233,7 +235,9 @@ impl Link {
         };
         let mut reports = self.signals.progress(handle.progress_token.clone());
         let mut cancel = CancelOnDrop { link: self, id: Some(handle.id.clone()) };
-        let mut questions = asked.map(|asked| (self.signals.attend(handle.id.clone(), asked), asked));
+        if let Some((attending, _)) = &questions {
+            attending.sent(&handle.id);
+        }
         let mut answering: Option<Answering<'_>> = None;
         let mut asked_so_far = 0;
         let mut last = f64::NEG_INFINITY;
@@ -322,9 +326,12 @@ impl Link {
 
     /// The request's own error where it tells: the signals' trouble may be that of another request.
     fn send_error(&self, error: &(dyn std::error::Error + 'static)) -> AskError {
-        // over stdio the end of the process says more than that of its pipe
-        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
-            return AskError::Closed;
+        // over stdio the end of the process says more than that of its pipe, which is given up with the first message
+        // that it did not take
+        match (error.downcast_ref::<io::Error>().map(io::Error::kind), self.signals.trouble()) {
+            (Some(io::ErrorKind::NotConnected), Some(trouble)) => return AskError::Unsent(trouble),
+            (Some(io::ErrorKind::NotConnected | io::ErrorKind::BrokenPipe), _) => return AskError::Closed,
+            _ => {}
         }
         let own = crate::http::failure_of(error, &self.base_url)
             .or_else(|| error.downcast_ref::<SseError>().map(|error| (error.failure.clone(), error.fate)));

@@ -37,7 +37,10 @@ impl ToolList {
 }
 
 fn is_same(one: &Tool, other: &Tool) -> bool {
-    one.id == other.id && one.description == other.description && one.schema == other.schema
+    one.id == other.id
+        && one.description == other.description
+        && one.schema == other.schema
+        && one.repeatable == other.repeatable
 }
 
 impl Link {
@@ -200,12 +203,15 @@ impl<'a> Pages<'a> {
             tracing::warn!(server, tool = &*name, size, limit = MAX_TOOL, "a tool's definition is too large");
             return;
         }
+        let says = |hint: &str| tool.pointer(&format!("/annotations/{hint}")) == Some(&Value::Bool(true));
+        let repeatable = says("readOnlyHint") || says("idempotentHint");
         let shown = self.server.tools.rename.get(&*name).map(|shown| Arc::from(shown.as_str()));
         let id = ToolRef { server: server.into(), name };
         let mut tool = Tool::new(id, description, Arc::new(schema));
         if let Some(shown) = shown {
             tool.shown_name = shown;
         }
+        tool.repeatable = repeatable;
         self.tools.push(tool);
     }
 

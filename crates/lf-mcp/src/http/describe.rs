@@ -49,12 +49,14 @@ pub(crate) fn describe_status(status: StatusCode, body: &str) -> Failure {
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Failure::hinted(
             format!("answered {status} at its `base_url`"),
             "check the path of `base_url` and whether the server speaks `http` or the older `sse` transport",
-        ),
+        )
+        .of(Cause::HttpStatus),
         status if status.is_redirection() => Failure::hinted(
             format!("answered {status}: it redirects elsewhere"),
             "set `base_url` to the place it redirects to",
-        ),
-        status => Failure::new(format!("answered {status}{}", said(body))),
+        )
+        .of(Cause::HttpStatus),
+        status => Failure::new(format!("answered {status}{}", said(body))).of(Cause::HttpStatus),
     }
 }
 
@@ -118,7 +120,8 @@ pub(crate) fn describe_request(error: &reqwest::Error, base_url: &str) -> Failur
         Some(io::ErrorKind::ConnectionRefused) => Failure::hinted(
             format!("Connection refused: nothing listens at {place}"),
             "start the server, or correct `base_url`",
-        ),
+        )
+        .of(Cause::Unreachable),
         Some(io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe)
             if is_tls =>
         {
@@ -126,6 +129,7 @@ pub(crate) fn describe_request(error: &reqwest::Error, base_url: &str) -> Failur
                 format!("the connection to {place} was cut off while TLS was agreed on"),
                 "check that the server speaks TLS at this port",
             )
+            .of(Cause::Tls)
         }
         Some(io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe) => {
             Failure::new(format!("the connection to {place} was cut off"))
@@ -133,11 +137,13 @@ pub(crate) fn describe_request(error: &reqwest::Error, base_url: &str) -> Failur
         _ if error.is_timeout() => Failure::hinted(
             format!("no connection to {place} within {} s", CONNECT_TIMEOUT.as_secs()),
             "check the host, the network and any firewall on the way",
-        ),
+        )
+        .of(Cause::Unreachable),
         _ if chain(error).contains("dns error") => Failure::hinted(
             format!("the host of {place} was not found"),
             "check the host name in `base_url` and the network",
-        ),
+        )
+        .of(Cause::HostNotFound),
         _ if error.is_builder() => Failure::hinted(
             format!("`{}` cannot be requested", excerpt(&place, SHOWN_BODY)),
             "`base_url` must be an http or https URL",
@@ -187,7 +193,7 @@ fn describe_tls(error: &TlsError, place: &str) -> Failure {
             "check the TLS settings of the server",
         ),
     };
-    Failure::hinted(reason, hint)
+    Failure::hinted(reason, hint).of(Cause::Tls)
 }
 
 fn tls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a TlsError> {

@@ -92,7 +92,10 @@ impl Resolve for Resolver {
         let found = self.ask(name.as_str());
         Box::pin(async move {
             match found.await {
-                Ok(addresses) => Ok(Box::new(addresses.to_vec().into_iter()) as Addrs),
+                Ok(addresses) => {
+                    let addresses: Vec<SocketAddr> = addresses.iter().copied().collect();
+                    Ok(Box::new(addresses.into_iter()) as Addrs)
+                }
                 Err((reason, _)) => Err(io::Error::other(reason.to_string()).into()),
             }
         })

@@ -353,11 +353,9 @@ async fn a_body_without_end_is_cut_off_at_the_limit() {
     let vast = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 10000000000\r\n\r\n{";
     let plain = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";
     let piece = "x".repeat(4096);
-    for bytes in [
-        vast.to_owned(),
-        format!("{plain}{piece}"),
-        format!("{CHUNKED}{}", format!("ff9\r\n{}\r\n", "x".repeat(4089))),
-    ] {
+    for bytes in
+        [vast.to_owned(), format!("{plain}{piece}"), format!("{CHUNKED}ff9\r\n{}\r\n", "x".repeat(4089))]
+    {
         let peer = peer(move |_| Reply::raw(bytes.clone(), Ending::Endless)).await;
         let pool = pool();
         let tools = tools(&pool, http(&peer.url));

@@ -111,7 +111,8 @@ pub(super) struct OneCall {
 impl Attendant for OneCall {
     fn progress(&self, progress: ToolProgress) {
         // a full buffer means that the client is slower than the tool: the next report replaces this one
-        let _ = self.turn.reports.try_send(ChatEvent::CallProgress { call_id: self.call_id.clone(), progress });
+        let _ =
+            self.turn.reports.try_send(ChatEvent::CallProgress { call_id: self.call_id.clone(), progress });
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {

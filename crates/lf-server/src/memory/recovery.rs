@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use lf_core::tool::ToolError;
+use lf_core::tool_set::Target;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
-use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project};
+use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
 use lf_store::{TurnJournal, TurnRecord, TurnState};
 use tracing::{info, warn};
@@ -41,7 +42,7 @@ impl App {
         for turn in running {
             match self.go_on(memory, &turn).await {
                 Ok(()) => {
-                    info!(turn = turn.id, conversation = turn.conversation, "a turn goes on after a restart")
+                    info!(turn = turn.id, conversation = turn.conversation, "a turn goes on after a restart");
                 }
                 Err(reason) => {
                     warn!(turn = turn.id, reason, "a turn cannot go on after a restart");
@@ -66,7 +67,7 @@ impl App {
         let found = self.find_model(Some(&project), Some(&model)).await;
         let (project, model) = found.map_err(|refusal| refusal.to_string())?;
         let upstreams = self.upstream(&model).map_err(|error| error.to_string())?;
-        take_up(&mut course, &mut events, &mut journal, answering);
+        take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
         let with = Drive {
             upstreams,
             tools: self.tools_of(&project, &model),
@@ -118,16 +119,27 @@ async fn read(memory: &Memory, turn: &TurnRecord) -> Result<Read, String> {
     Ok(Read { course, events, entries: count, model, setup, answering })
 }
 
-/// Brings a turn to where it can go on. A call that had begun may have had its effect: it is not run a second time, and
-/// the model is told that its outcome is unknown.
-fn take_up(course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal, answering: bool) {
+/// Brings a turn to where it can go on. A call that had begun may have had its effect: unless its tool is repeatable, it
+/// is not run a second time, and the model is told that its outcome is unknown.
+fn take_up(
+    course: &mut Course,
+    events: &mut Vec<ChatEvent>,
+    journal: &mut TurnJournal,
+    (tools, answering): (&ToolSet, bool),
+) {
+    let repeatable = |id: &ToolRef| {
+        tools.iter().any(|(_, target)| match target {
+            Target::Source(tool) => tool.repeatable && tool.id == *id,
+            Target::Client(_) => false,
+        })
+    };
     let entries: Vec<Entry> = match course.step() {
         Step::AskModel(_) if answering => vec![Entry::Interrupted],
         Step::RunTools(run) => run
             .open()
             .filter(|(_, _, begun)| *begun)
             .filter_map(|(call, planned, _)| match &planned.plan {
-                Planned::Run(tool) => Some(Entry::Settled {
+                Planned::Run(tool) if !repeatable(tool) => Some(Entry::Settled {
                     call,
                     outcome: Err(ToolError::Lost {
                         server: tool.server.to_string(),

@@ -2,12 +2,14 @@ use serde_json::json;
 
 use super::*;
 
-fn form(properties: Value, required: &[&str]) -> Form {
+fn form(properties: impl Into<Value>, required: &[&str]) -> Form {
+    let properties = properties.into();
     let schema = json!({"type": "object", "properties": properties, "required": required});
     Form::read(&json!({"message": "m", "requestedSchema": schema})).expect("a form")
 }
 
-fn field(schema: Value) -> Field {
+fn field(schema: impl Into<Value>) -> Field {
+    let schema = schema.into();
     form(json!({"f": schema}), &[]).fields.remove(0)
 }
 
@@ -86,6 +88,7 @@ fn what_is_no_form_of_the_protocol_is_none() {
 
 #[test]
 fn a_pattern_is_never_run() {
-    let field = field(json!({"type": "string", "pattern": "^(a+)+$", "default": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"}));
+    let field =
+        field(json!({"type": "string", "pattern": "^(a+)+$", "default": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"}));
     assert!(field.default.is_some());
 }

@@ -6,7 +6,8 @@ const PIXEL: &str =
 #[test]
 fn base64_is_read_as_programs_write_it_and_told_as_every_api_takes_it() {
     let bare = PIXEL.trim_end_matches('=');
-    let lines = PIXEL.as_bytes().chunks(20).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>();
+    let lines =
+        PIXEL.as_bytes().chunks(20).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>();
     let for_urls = PIXEL.replace('+', "-").replace('/', "_");
     let url = format!("data:image/png;base64,{PIXEL}");
     for text in [PIXEL, bare, &lines.join("\r\n"), &for_urls, &url] {

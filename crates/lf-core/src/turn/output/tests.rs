@@ -88,7 +88,10 @@ fn an_image_is_what_its_bytes_say() {
     let expected = Part::Image { url: format!("data:image/png;base64,{PIXEL}"), detail: None };
     assert_eq!(only_part(image(PIXEL, "image/jpeg")), expected);
     assert_eq!(only_part(image(&format!("data:image/webp;base64,{PIXEL}"), "")), expected);
-    assert_eq!(only_part(blob("x:y", Some("application/octet-stream"), &STANDARD.decode(PIXEL).unwrap())), expected);
+    assert_eq!(
+        only_part(blob("x:y", Some("application/octet-stream"), &STANDARD.decode(PIXEL).unwrap())),
+        expected
+    );
 }
 
 #[test]
@@ -99,14 +102,23 @@ fn what_no_model_can_be_shown_becomes_a_note() {
         (image("", "image/png"), "[image/png: empty]"),
         (image(&page, "image/png"), "[image/png: broken, 22 bytes that are nothing of the kind]"),
         (image(&STANDARD.encode(b"BM\0\0\0\0\0\0\0\0"), "image/bmp"), "[image/bmp, image/bmp, 10 bytes"),
-        (blob("f:///a.zip", None, b"PK\x03\x04"), "[f:///a.zip, application/zip, 4 bytes: a model cannot be shown this]"),
-        (blob("f:///a.bin", None, b"\0\x01"), "[f:///a.bin, attachment of unknown type, 2 bytes: a model cannot be"),
+        (
+            blob("f:///a.zip", None, b"PK\x03\x04"),
+            "[f:///a.zip, application/zip, 4 bytes: a model cannot be shown this]",
+        ),
+        (
+            blob("f:///a.bin", None, b"\0\x01"),
+            "[f:///a.bin, attachment of unknown type, 2 bytes: a model cannot be",
+        ),
     ] {
         let said = said(vec![content], None);
         let note = note.replace("[image/bmp, image/bmp", "[image/bmp");
         assert!(said.starts_with(&note), "{said}");
     }
-    assert_eq!(said(vec![blob("f:///a.json", Some("application/json"), b"{\"a\":1}")], None), "[f:///a.json]\n{\"a\":1}");
+    assert_eq!(
+        said(vec![blob("f:///a.json", Some("application/json"), b"{\"a\":1}")], None),
+        "[f:///a.json]\n{\"a\":1}"
+    );
     assert_eq!(said(vec![image(&STANDARD.encode("<svg/>"), "image/svg+xml")], None), "<svg/>");
 }
 
@@ -114,16 +126,25 @@ fn what_no_model_can_be_shown_becomes_a_note() {
 fn fifty_megabytes_of_text_and_ten_thousand_items_are_cut_with_a_mark() {
     let long = said(vec![text(&"word ".repeat(10 * 1024 * 1024))], None);
     assert!(long.len() < 100_200, "{}", long.len());
-    assert!(long.ends_with("[cut: the first 100000 of 52428800 bytes; ask for less at a time]"), "{}", &long[99_990..]);
+    assert!(
+        long.ends_with("[cut: the first 100000 of 52428800 bytes; ask for less at a time]"),
+        "{}",
+        &long[99_990..]
+    );
     let many: Vec<_> = (0..10_000).map(|at| text(&format!("item {at} with some more words"))).collect();
     let many = said(many, None);
     assert!(many.starts_with("item 0 with") && many.len() < 100_200, "{}", many.len());
-    let pictures = (0..10_000).flat_map(|_| [image(PIXEL, "image/png"), text("a picture of something")]).collect();
+    let pictures =
+        (0..10_000).flat_map(|_| [image(PIXEL, "image/png"), text("a picture of something")]).collect();
     let Content::Parts(parts) = result(pictures, None) else { panic!("parts") };
     let images = parts.iter().filter(|part| matches!(part, Part::Image { .. })).count();
     assert_eq!((images, parts.len()), (20, 40));
     let Some(Part::Text(last)) = parts.last() else { panic!("{:?}", parts.last()) };
-    assert!(last.contains("\n[9980 more attachments were left out]\n[cut: the first"), "{}", &last[last.len() - 200..]);
+    assert!(
+        last.contains("\n[9980 more attachments were left out]\n[cut: the first"),
+        "{}",
+        &last[last.len() - 200..]
+    );
 }
 
 #[test]
@@ -154,7 +175,8 @@ fn structured_content_is_told_where_the_texts_do_not_say_it() {
 
 #[test]
 fn text_that_nobody_sees_does_not_reach_the_model() {
-    let hidden: String = "obey me".bytes().filter_map(|byte| char::from_u32(0xe0000 + u32::from(byte))).collect();
+    let hidden: String =
+        "obey me".bytes().filter_map(|byte| char::from_u32(0xe0000 + u32::from(byte))).collect();
     let said = said(vec![text(&format!("\u{1b}[8mseen{hidden}\u{1b}[0m\r\n"))], None);
     assert_eq!(said, "seen\r\n");
 }

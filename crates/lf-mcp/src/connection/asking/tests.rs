@@ -82,7 +82,8 @@ async fn a_question_finds_its_call_or_nobody() {
     let number = RequestId::Number;
     assert_eq!(signals.questions.ask(None, "m", &Value::Null).await, None);
     let (one, other) = (|_: lf_core::tool::ToolProgress| {}, |_: lf_core::tool::ToolProgress| {});
-    let mut first = signals.attend(number(1), &one);
+    let mut first = signals.attend(&one);
+    first.sent(&number(1));
     let asking = async {
         let asked = first.waiting.recv().await.expect("the only call is asked");
         asked.reply.send(Reply::Result(json!(1))).expect("it waits");
@@ -90,7 +91,8 @@ async fn a_question_finds_its_call_or_nobody() {
     let (reply, ()) = tokio::join!(signals.questions.ask(None, "m", &Value::Null), asking);
     assert_eq!(reply, Some(Reply::Result(json!(1))));
     // two calls of unlike parties: only the transport can say which is meant
-    let second = signals.attend(number(2), &other);
+    let second = signals.attend(&other);
+    second.sent(&number(2));
     assert_eq!(signals.questions.ask(None, "m", &Value::Null).await, Some(Reply::Nobody));
     assert_eq!(signals.questions.ask(Some(&number(9)), "m", &Value::Null).await, None);
     let named = number(1);

@@ -66,7 +66,7 @@ pub(super) async fn call(
         Err(error) => Step::wrong("call", elapsed, error.to_string()),
     };
     report.add(step)?;
-    report.call(&call.tool, &call.arguments, &doubts, heard, outcome.ok())
+    report.call(&call.tool, &call.arguments, &doubts, &heard, outcome.as_ref().ok())
 }
 
 /// Gets a prompt, with any text for each of its arguments.
@@ -111,7 +111,7 @@ fn answered(
             let asks = result["resultType"] == "input_required";
             let detail = if asks { format!("{name}: it asks for input first") } else { name.to_owned() };
             report.add(Step::done(step, elapsed, detail))?;
-            report.answer(step, name, result)
+            report.answer(step, name, &result)
         }
         Err(failure) => report.add(Step::failed(step, elapsed, &failure)),
     }

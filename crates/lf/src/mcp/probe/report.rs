@@ -43,13 +43,13 @@ impl Step {
     /// A failure of the session, at the step that it tells of.
     pub(super) fn failed(name: &'static str, elapsed: Duration, failure: &Failure) -> Self {
         let code = failure.cause.code();
-        let name = match code {
-            "host_not_found" => "resolve",
-            "unreachable" => "connect",
-            "tls" => "tls",
-            "http_status" => "http",
-            "auth_required" => "authorize",
-            "cannot_start" | "no_resources" | "changed" => "start",
+        let name = match failure.cause {
+            Cause::HostNotFound => "resolve",
+            Cause::Unreachable => "connect",
+            Cause::Tls => "tls",
+            Cause::HttpStatus => "http",
+            Cause::AuthRequired => "authorize",
+            Cause::CannotStart | Cause::NoResources | Cause::Changed => "start",
             _ => name,
         };
         let hint = match failure.cause {
@@ -204,7 +204,7 @@ impl Report {
     }
 
     /// A resource that was read, or a prompt.
-    pub(super) fn answer(&mut self, step: &str, name: &str, result: Value) -> Result<(), Trouble> {
+    pub(super) fn answer(&mut self, step: &str, name: &str, result: &Value) -> Result<(), Trouble> {
         let shown: String = result.to_string().chars().take(SHOWN).collect();
         self.say(format_args!("    {}", printable(&shown)))?;
         self.answers.push(json!({"step": step, "name": name, "result": result}));
@@ -216,13 +216,13 @@ impl Report {
         tool: &str,
         arguments: &Map<String, Value>,
         doubts: &[String],
-        heard: Vec<Value>,
-        output: Option<ToolOutput>,
+        heard: &[Value],
+        output: Option<&ToolOutput>,
     ) -> Result<(), Trouble> {
         for doubt in doubts {
             self.say(format_args!("    warning: the arguments do not fit the schema: {}", printable(doubt)))?;
         }
-        for event in &heard {
+        for event in heard {
             self.say(format_args!("    … {}", printable(&event.to_string())))?;
         }
         for content in output.iter().flat_map(|output| &output.content) {
@@ -234,7 +234,7 @@ impl Report {
             self.say(format_args!("    {}", printable_lines(&shown)))?;
         }
         let server = self.target["name"].as_str().unwrap_or_default();
-        let output = output.map(|output| view::output(server, tool, &output));
+        let output = output.map(|output| view::output(server, tool, output));
         self.calls.push(json!({
             "tool": tool,
             "arguments": arguments,
