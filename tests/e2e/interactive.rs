@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lf_tests::project::{TestProject, scripted};
-use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
+use lf_tests::scripted_mcp::{Act, Generation, Script, ScriptedTool};
 use lf_tests::scripted_model::{Reply, ScriptedModel};
 use lf_tests::wait::{eventually, within};
 use nix::pty::openpty;
@@ -155,7 +155,11 @@ fn form() -> serde_json::Value {
 }
 
 fn asking(protocol: &str) -> serde_json::Value {
-    let mut server = scripted("desk", &Script::with([ScriptedTool::new("ask", Act::Ask(form()))]));
+    let script = Script {
+        generation: Generation::Dual,
+        ..Script::with([ScriptedTool::new("ask", Act::Ask(form()))])
+    };
+    let mut server = scripted("desk", &script);
     server["protocol"] = json!(protocol);
     server
 }

@@ -150,8 +150,9 @@ fn a_call_that_is_given_up_is_cancelled_in_both_generations_over_every_transport
                 (peer.count("cancelled go") == 1).then_some(())
             });
             if transport == "http" {
-                let by_message = peer.count("cancellation");
-                assert_eq!(by_message, usize::from(generation == Generation::Legacy), "{}", peer.log());
+                // one for the call; the question whether the server still lives may be taken back as well
+                let by_message = peer.count("cancellation") > 0;
+                assert_eq!(by_message, generation == Generation::Legacy, "{}", peer.log());
             }
         }
     }
