@@ -155,10 +155,8 @@ fn form() -> serde_json::Value {
 }
 
 fn asking(protocol: &str) -> serde_json::Value {
-    let script = Script {
-        generation: Generation::Dual,
-        ..Script::with([ScriptedTool::new("ask", Act::Ask(form()))])
-    };
+    let script =
+        Script { generation: Generation::Dual, ..Script::with([ScriptedTool::new("ask", Act::Ask(form()))]) };
     let mut server = scripted("desk", &script);
     server["protocol"] = json!(protocol);
     server

@@ -21,6 +21,8 @@ mod oauth;
 
 mod sse;
 
+mod blocking;
+
 mod connection;
 
 mod session;

@@ -50,7 +50,7 @@ impl ServerReport {
         }
     }
 
-    /// What kind of failure [`Self::last_error`] is, as [`Cause::code`] has it.
+    /// What kind of failure [`Self::last_error`] is, as [`crate::Cause::code`] has it.
     pub fn error_code(&self) -> Option<&'static str> {
         match &self.state {
             ServerState::Disabled { .. } => Some("disabled"),

@@ -29,6 +29,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
+use crate::blocking;
 use crate::failure::{Cause, Failure};
 use crate::record::Record;
 use crate::secrets::Secrets;
@@ -37,6 +38,7 @@ pub use environment::DEPTH_VARIABLE;
 pub(crate) use environment::child_environment;
 use environment::{LookupError, lookup};
 use group::Group;
+use limits::Bounds;
 pub(crate) use pin::Mark;
 use tail::Tail;
 use tree::Member;
@@ -75,7 +77,7 @@ pub(crate) struct Launch {
 }
 
 /// A running child and everything it started. Dropping it kills the child's group at once and the rest in a thread
-/// that may block, or in place where there is no runtime.
+/// that may block, or in place where there is no runtime or no thread.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -100,17 +102,21 @@ pub(crate) async fn spawn(
     server: &str,
 ) -> Result<(Process, ChildStdin, ChildStdout), Failure> {
     let (secrets, record) = (launch.secrets.clone(), launch.record.clone());
-    let (ours, name) = (tracker.clone(), server.to_owned());
+    let (ours, name, command) = (tracker.clone(), server.to_owned(), launch.command.clone());
     // Looking for the program and starting it touches file systems, and waits for the kernel. A child does not end with
     // the thread that started it: none is tied to its parent by `PR_SET_PDEATHSIG`.
-    let starting = tracker.spawn_blocking(move || start(&launch, ours, &name));
+    let token = tracker.token();
+    let starting = blocking::run(move || {
+        let _running = token;
+        start(&launch, ours, &name)
+    });
     // What is started after all by then is dropped, and so killed.
     let Ok(started) = tokio::time::timeout(START_LIMIT, starting).await else {
         let reason = format!("could not be started within {START_LIMIT:?}: its files cannot be read");
         return Err(Failure::hinted(reason, "is a network drive gone?").of(Cause::CannotStart));
     };
     let Started { mut process, stdin, stdout, stderr } =
-        started.unwrap_or_else(|error| Err(Failure::new(format!("could not be started: {error}"))))?;
+        started.unwrap_or_else(|error| Err(spawn_failure(&error, &command, Path::new(&command))))?;
     process.tail = Tail::drain(stderr, tracker, server, secrets, record);
     Ok((process, stdin, stdout))
 }
@@ -132,6 +138,7 @@ fn start(launch: &Launch, tracker: TaskTracker, server: &str) -> Result<Started,
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    let bounds = Bounds::prepare(launch.limits);
     // Under the lock, so that no sweep takes the new child for an orphan.
     let (mut child, leader) = with_registry(|registry| {
         let child = command.spawn()?;
@@ -140,7 +147,7 @@ fn start(launch: &Launch, tracker: TaskTracker, server: &str) -> Result<Started,
         Ok((child, Pid::from_raw(leader)))
     })
     .map_err(|error: io::Error| spawn_failure(&error, &launch.command, &program))?;
-    let group = limits::limit(leader, launch.limits);
+    let group = bounds.bind(leader);
     with_registry(|registry| registry.entry(leader.as_raw()).or_default().group = group);
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let process = Process { child, leader, tail: Tail::default(), tracker };
@@ -178,10 +185,18 @@ impl Process {
         let _ = tokio::time::timeout(REAP_GRACE, self.child.wait()).await;
     }
 
-    /// Runs what reads `/proc` in a thread that may block, and waits for it within [`SCAN_LIMIT`].
-    async fn aside(&self, work: impl FnOnce(Pid) + Send + 'static) {
-        let leader = self.leader;
-        let _ = tokio::time::timeout(SCAN_LIMIT, self.tracker.spawn_blocking(move || work(leader))).await;
+    /// Runs what reads `/proc` in a thread that may block, and waits for it within [`SCAN_LIMIT`]; in place where there
+    /// is no thread for it, as nothing may be left running then either.
+    async fn aside(&self, work: impl Fn(Pid) + Copy + Send + 'static) {
+        let (leader, token) = (self.leader, self.tracker.token());
+        let started = blocking::start(move || {
+            let _running = token;
+            work(leader);
+        });
+        match started {
+            Ok(done) => drop(tokio::time::timeout(SCAN_LIMIT, done).await),
+            Err(_) => work(leader),
+        }
     }
 }
 
@@ -191,14 +206,18 @@ impl Drop for Process {
         let _ = killpg(self.leader, Signal::SIGKILL);
         let remains = Remains(self.leader);
         match Handle::try_current() {
-            Ok(runtime) => drop(self.tracker.spawn_blocking_on(move || drop(remains), &runtime)),
+            // Where there is no thread for it, it is dropped right here.
+            Ok(_) => {
+                let token = self.tracker.token();
+                drop(blocking::start(move || drop((remains, token))));
+            }
             Err(_) => drop(remains),
         }
         self.tail.end();
     }
 }
 
-/// What a child left behind. Killed when dropped, so also by a runtime that shuts down and does not get to it.
+/// What a child left behind. Killed when dropped, so also where there is no thread for it.
 struct Remains(Pid);
 
 impl Drop for Remains {
@@ -312,6 +331,8 @@ fn kill_orphans(when: While) {
     let end = Instant::now() + ORPHAN_LIMIT;
     let mut killed: Vec<Pid> = Vec::new();
     loop {
+        // Also those that are dead: one that was killed as part of a server's tree, after its parent had left it to us,
+        // is reaped by nobody else.
         // In this order: a child that is started after the look is not in it, one that was started before is
         // registered by the time the lock is free.
         let mut orphans = tree::children_of_ours();

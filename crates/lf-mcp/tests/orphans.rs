@@ -1,19 +1,27 @@
 //! In a process of its own, because adopting orphans is for the whole process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lf_core::McpServer;
-use lf_core::project::{StdioServer, ToolFilter, Transport};
+use lf_core::project::{ProcessLimits, StdioServer, ToolFilter, Transport};
 use lf_core::tool::ToolSource as _;
 use lf_mcp::{PoolOptions, SessionPool};
 
 #[tokio::test]
 async fn a_daemon_that_forked_twice_is_gone_after_the_last_server_is_stopped() {
     lf_mcp::adopt_orphans();
-    let directory = tempfile::tempdir().unwrap();
-    let pids = directory.path().join("pids");
+    // found as an orphan, and found in the control group of its server, where there may be one
+    for processes in [None, Some(100)] {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = ProcessLimits { processes, ..ProcessLimits::default() };
+        is_gone_with(limits, directory.path(), std::env::current_exe().unwrap()).await;
+    }
+}
+
+async fn is_gone_with(limits: ProcessLimits, directory: &Path, program: PathBuf) {
+    let pids = directory.join("pids");
     let script = format!("(setsid sh -c 'echo $$ > {0}; exec sleep 1000' &) ; exit 1", pids.display());
     let server = McpServer {
         name: "daemon".to_owned(),
@@ -23,7 +31,7 @@ async fn a_daemon_that_forked_twice_is_gone_after_the_last_server_is_stopped() {
             env: Vec::new(),
             inherit_env: Vec::new(),
             cwd: PathBuf::from("/"),
-            limits: Default::default(),
+            limits,
             pin: None,
         }),
         tools: ToolFilter::default(),
@@ -34,7 +42,6 @@ async fn a_daemon_that_forked_twice_is_gone_after_the_last_server_is_stopped() {
         protocol: lf_core::project::Protocol::Auto,
         elicitation: Default::default(),
     };
-    let program = std::env::current_exe().unwrap();
     let pool = SessionPool::new(PoolOptions::new(std::env::vars().collect(), program));
     let tools = pool.tools([("daemon".to_owned(), Ok(Arc::new(server)))]);
     let listed = tools.list(&["daemon".to_owned()]).await;

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio_util::task::TaskTracker;
 
+use crate::blocking;
+
 /// After which a server is probed again: one that has learnt the newer generation meanwhile is spoken to in it.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// Servers in the file; those that were learnt first go first.
@@ -80,7 +82,9 @@ impl Generations {
         let Some(file) = self.file.clone() else { return };
         let forgotten: Vec<String> =
             self.lock().iter().filter(|(_, known)| known.until == 0).map(|(key, _)| key.clone()).collect();
-        tracker.spawn_blocking(move || {
+        let token = tracker.token();
+        let started = blocking::start(move || {
+            let _running = token;
             // others write to the same file: what they learnt meanwhile stays
             let mut kept = read(&file).unwrap_or_default();
             kept.retain(|key, known| now() < known.until && !forgotten.contains(key));
@@ -97,6 +101,9 @@ impl Generations {
                 tracing::debug!(file = %file.display(), %error, "the generations of servers cannot be kept");
             }
         });
+        if let Err(error) = started {
+            tracing::debug!(%error, "the generations of servers cannot be kept");
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {

@@ -41,8 +41,8 @@ impl Resolver {
     pub(crate) fn system() -> Self {
         Self::new(Arc::new(|host| {
             async move {
-                let looking = tokio::task::spawn_blocking(move || (host, 0).to_socket_addrs());
-                Ok(looking.await.map_err(io::Error::other)??.collect())
+                let looking = crate::blocking::run(move || (host, 0).to_socket_addrs());
+                Ok(looking.await??.collect())
             }
             .boxed()
         }))

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use crate::failure::Failure;
@@ -164,7 +163,7 @@ fn place(directory: &Path, key: &str) -> PathBuf {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Failure> {
-    let done = spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    let done = crate::blocking::run(work).await.unwrap_or_else(Err);
     done.map_err(|error| Failure::new(format!("its tokens cannot be kept in the data directory: {error}")))
 }
 

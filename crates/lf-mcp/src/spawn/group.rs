@@ -25,8 +25,8 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
 pub(super) struct Group(PathBuf);
 
 impl Group {
-    /// A group of this process, with at most `processes` in it, threads counted.
-    pub(super) fn make(leader: Pid, processes: u32) -> Option<Self> {
+    /// A group that nothing is in yet and at most `processes` can be, threads counted.
+    pub(super) fn make(processes: u32) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let parent = parent()?;
         sweep(&parent);
@@ -35,7 +35,6 @@ impl Group {
         let made = fs::create_dir(&path).and_then(|()| {
             let group = Self(path.clone());
             group.write("pids.max", &processes.to_string())?;
-            group.write("cgroup.procs", &leader.to_string())?;
             Ok(group)
         });
         match made {
@@ -47,6 +46,11 @@ impl Group {
                 None
             }
         }
+    }
+
+    /// Puts a process into it, and with it what that starts from here on. Blocks for some milliseconds.
+    pub(super) fn add(&self, pid: Pid) -> io::Result<()> {
+        self.write("cgroup.procs", &pid.to_string())
     }
 
     /// The processes in it.

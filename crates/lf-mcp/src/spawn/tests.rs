@@ -182,3 +182,32 @@ fn a_lack_of_processes_memory_or_files_is_told_as_such() {
     let denied = spawn_failure(&io::Error::from(Errno::EACCES), "npx", Path::new("/usr/bin/npx"));
     assert_eq!(denied.cause, Cause::CannotStart);
 }
+
+#[tokio::test]
+async fn what_a_child_starts_at_once_is_under_its_limits_too() {
+    let mut launch = launch(
+        "sh",
+        &["-c", "for i in 1 2 3 4 5 6 7 8; do sleep 1000 & done; echo ready; setsid sleep 1000 & wait"],
+        pairs(&[("PATH", "/usr/bin:/bin")]),
+    );
+    launch.limits = ProcessLimits { memory: Some(1 << 30), processes: Some(50) };
+    let (process, _stdin, mut stdout) = spawn(launch, &TaskTracker::new(), "s").await.unwrap();
+    stdout.read_exact(&mut [0; 6]).await.unwrap();
+    let leader = process.leader;
+    let members = tree::members(leader.as_raw(), &[]);
+    assert!(members.len() >= 9, "{members:?}");
+    if group::is_possible() {
+        let bound = group_of(leader).unwrap().members();
+        assert!(
+            members.iter().all(|member| bound.contains(&Pid::from_raw(member.pid))),
+            "{members:?} {bound:?}"
+        );
+    }
+    for member in &members {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", member.pid)).unwrap();
+        let data = limits.lines().find(|line| line.starts_with("Max data size")).unwrap();
+        assert!(data.contains(&(1_u64 << 30).to_string()), "{data}");
+    }
+    process.stop().await;
+    all_end(leader.as_raw());
+}

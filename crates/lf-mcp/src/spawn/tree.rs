@@ -46,10 +46,10 @@ pub(super) fn members(leader: i32, known: &[Member]) -> Vec<Member> {
     all.iter().filter(|process| pids.contains(&process.pid) && process.alive).map(Status::member).collect()
 }
 
-/// The direct children of this process that are alive.
+/// The direct children of this process, also those that have ended and are still to be reaped.
 pub(super) fn children_of_ours() -> Vec<Member> {
     let me = i32::try_from(std::process::id()).unwrap_or_default();
-    let children = processes().into_iter().filter(|process| process.parent == me && process.alive);
+    let children = processes().into_iter().filter(|process| process.parent == me);
     children.map(|process| process.member()).collect()
 }
 

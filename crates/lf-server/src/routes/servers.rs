@@ -101,7 +101,14 @@ fn shown(caller: &Caller, project: &Project, server: &str, report: Option<Server
 /// A server that is down costs its own tools, so the daemon is as healthy as before; only one that chats cannot do
 /// without makes it degraded. A server that was never needed is neither up nor down.
 pub(super) async fn health(State(shared): State<Shared>) -> Response {
-    let mut components = vec![json!({"name": "server", "status": "healthy", "message": "running"})];
+    // what a leak of anything that runs shows in first
+    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let mut components = vec![json!({
+        "name": "server",
+        "status": "healthy",
+        "message": "running",
+        "details": {"tasks": tasks},
+    })];
     let mut status = "healthy";
     for report in reports(&shared.app) {
         let error = report.last_error();
