@@ -148,7 +148,8 @@ impl<'a> Window<'a> {
 pub(super) struct Lead {
     /// Bytes skipped so far.
     skipped: usize,
-    fenced: bool,
+    /// Backticks among them.
+    backticks: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,8 +169,8 @@ impl Lead {
                 return Led::At(cursor);
             }
             let length = match character {
-                '`' if !window.in_code => {
-                    self.fenced = true;
+                '`' if !window.in_code && self.backticks < MAX_BACKTICKS => {
+                    self.backticks += 1;
                     Some(1)
                 }
                 '<' => match marks::starts(window.at(cursor), CDATA) {
@@ -204,7 +205,7 @@ impl Lead {
             return Seen::More;
         }
         let alone = matches!(rest[length..].chars().next(), Some('\n' | '\r'));
-        if rest[..length].eq_ignore_ascii_case("json") || (self.fenced && alone) {
+        if rest[..length].eq_ignore_ascii_case("json") || (self.backticks > 0 && alone) {
             Seen::Yes(length)
         } else {
             Seen::No
@@ -214,6 +215,8 @@ impl Lead {
 
 const CDATA: &str = "<![CDATA[";
 const MAX_WORD: usize = 16;
+/// No fence that is put around a call has more. A line of them is a line, and each would begin another look at all of it.
+const MAX_BACKTICKS: usize = 32;
 
 /// Skipped between a value and its closing tag: what a fence, `CDATA` or one brace too many leaves.
 pub(super) fn is_left_over(character: char) -> bool {

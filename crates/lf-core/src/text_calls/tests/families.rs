@@ -683,6 +683,23 @@ fn a_mention_of_a_familys_marks_is_text() {
 }
 
 #[test]
+fn a_line_of_backticks_is_no_fence_around_a_call() {
+    let call = r#"{"name": "weather", "arguments": {"city": "Oslo"}}"#;
+    for count in [0, 1, 3, 4, 31, 32, 33, 100] {
+        let fence = "`".repeat(count);
+        let written = format!("<tool_call>{fence}json\n{call}\n{fence}</tool_call>");
+        match count {
+            0..=32 => gives("hermes", &written, &[OSLO], ""),
+            _ => is_text("hermes", &written),
+        }
+        // whatever it is taken for, it is the same however it is cut, and nothing of it is lost
+        let bare = format!("{fence}json\n[{call}]\n{fence}");
+        let pieces = read("xlam", &bare);
+        assert!(calls(&pieces) == [OSLO] || text(&pieces) == bare, "{count}: {pieces:?}");
+    }
+}
+
+#[test]
 fn a_limit_counts_alike_however_the_text_is_cut() {
     let mut odd = Vec::new();
     for (limit, format, before, filler, after) in [

@@ -10,9 +10,8 @@ use super::*;
 /// Bytes of a text, and of a push: read again for each push, the text would cost a hundred times as much.
 const SIZE: usize = 1 << 12;
 const PUSH: usize = 2;
-/// How much more than the middle one a text may cost: marks are looked at by many rows of the table, and a text of nothing but
-/// openers and closers makes a call of every third byte. Read again for each push, it would be hundreds of times as much.
-const MOST: f64 = 80.0;
+/// How much more than the middle one a text may cost: marks are looked at by many rows of the table.
+const MOST: f64 = 20.0;
 
 /// Texts that are hard to read: how each begins, and what is written again and again after it.
 const HARD: &[(&str, &str)] = &[
