@@ -11,13 +11,13 @@ use lf_tests::wait::{Gate, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-fn create(daemon: &Daemon, body: &Value) -> String {
+pub(super) fn create(daemon: &Daemon, body: &Value) -> String {
     let created = post(&daemon.url("/conversations"), body);
     assert_eq!(created.status, 201, "{created:?}");
     created.json()["conversation"]["id"].as_str().expect("an id").to_owned()
 }
 
-fn at(daemon: &Daemon, id: &str, rest: &str) -> String {
+pub(super) fn at(daemon: &Daemon, id: &str, rest: &str) -> String {
     daemon.url(&format!("/conversations/{id}{rest}"))
 }
 
@@ -25,7 +25,7 @@ fn delete(url: &str) -> Response {
     request("DELETE", url, &[], None)
 }
 
-fn said(daemon: &Daemon, id: &str) -> Vec<String> {
+pub(super) fn said(daemon: &Daemon, id: &str) -> Vec<String> {
     let messages = get(&at(daemon, id, "/messages")).ok();
     let said = messages["messages"].as_array().expect("messages").iter();
     said.map(|said| {
@@ -35,7 +35,7 @@ fn said(daemon: &Daemon, id: &str) -> Vec<String> {
 }
 
 /// How often the tool was called.
-fn calls(log: &Path, tool: &str) -> usize {
+pub(super) fn calls(log: &Path, tool: &str) -> usize {
     let log = std::fs::read_to_string(log).unwrap_or_default();
     log.lines().filter(|line| line.starts_with(&format!("call {tool} "))).count()
 }

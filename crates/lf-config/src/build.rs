@@ -19,6 +19,7 @@ mod prompts;
 mod provider;
 mod server;
 mod size;
+mod storage;
 mod tools;
 
 use prompts::Prompts;
@@ -65,6 +66,7 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
         models,
         default_model,
         prompts: prompts.sets,
+        storage: storage::read(root, context, report),
     }
 }
 

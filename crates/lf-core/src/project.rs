@@ -28,6 +28,29 @@ pub struct Project {
     /// A key of `models`; `None` only when there are no models.
     pub default_model: Option<String>,
     pub prompts: IndexMap<String, PromptSet>,
+    /// Of the daemon that is started with this file; without meaning in any other.
+    pub storage: Result<Storage, Disabled>,
+}
+
+/// Where a daemon keeps conversations.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Storage {
+    /// `lf.db` in its data directory.
+    #[default]
+    Sqlite,
+    /// A database that several daemons share: `postgres://user:password@host:port/database`.
+    Postgres(Secret),
+}
+
+impl Storage {
+    /// `sqlite`, or the URL of a Postgres database; nothing where it is neither.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
+        match text {
+            "sqlite" => Some(Self::Sqlite),
+            _ => is_url.then(|| Self::Postgres(text.into())),
+        }
+    }
 }
 
 /// Why an entry of the file cannot be used although the file is right, such as a missing variable.

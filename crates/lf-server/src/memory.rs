@@ -2,8 +2,10 @@
 //! acted on or shown; what the daemon leaves unfinished goes on when it is back.
 
 mod context;
+mod following;
 mod recovery;
 mod running;
+mod sharing;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -35,9 +37,13 @@ pub(crate) struct Memory {
     tasks: TaskTracker,
     /// Turns are left where they are, to be gone on with at the next start.
     leave: CancellationToken,
+    /// What shares the store with other daemons, until no turn runs any more.
+    sharing: TaskTracker,
+    ended: CancellationToken,
 }
 
 /// What is said in a conversation, and how it is to be answered.
+#[derive(Clone)]
 pub(crate) struct Saying {
     /// The client's: model, messages, tools, parameters.
     pub request: ChatRequest,
@@ -53,6 +59,8 @@ impl Memory {
             order: Mutex::default(),
             tasks: TaskTracker::new(),
             leave: CancellationToken::new(),
+            sharing: TaskTracker::new(),
+            ended: CancellationToken::new(),
         }
     }
 
@@ -61,37 +69,35 @@ impl Memory {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).get(turn).cloned()
     }
 
-    /// The turns that run in a conversation.
-    pub(crate) fn running_in(&self, conversation: &str) -> Vec<Arc<Running>> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.values().filter(|turn| turn.conversation == conversation).cloned().collect()
-    }
-
     /// Waits for the turns that run; with `now`, leaves them for the next start.
     pub(crate) async fn drain(&self, now: &CancellationToken) {
         self.tasks.close();
         tokio::select! {
-            () = self.tasks.wait() => return,
+            () = self.tasks.wait() => {}
             () = now.cancelled() => self.leave.cancel(),
         }
         self.tasks.wait().await;
+        self.ended.cancel();
+        self.sharing.close();
+        self.sharing.wait().await;
     }
 
     /// Waits until it is this caller's turn to speak.
     async fn turn_to_speak(&self, conversation: &str) -> tokio::sync::OwnedMutexGuard<()> {
-        let lock = {
-            let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-            order.retain(|_, lock| lock.strong_count() > 0);
-            match order.get(conversation).and_then(Weak::upgrade) {
-                Some(lock) => lock,
-                None => {
-                    let lock = Arc::new(tokio::sync::Mutex::new(()));
-                    order.insert(conversation.to_owned(), Arc::downgrade(&lock));
-                    lock
-                }
+        self.place_in(conversation).lock_owned().await
+    }
+
+    fn place_in(&self, conversation: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        order.retain(|_, lock| lock.strong_count() > 0);
+        match order.get(conversation).and_then(Weak::upgrade) {
+            Some(lock) => lock,
+            None => {
+                let lock = Arc::new(tokio::sync::Mutex::new(()));
+                order.insert(conversation.to_owned(), Arc::downgrade(&lock));
+                lock
             }
-        };
-        lock.lock_owned().await
+        }
     }
 }
 
@@ -115,11 +121,26 @@ impl App {
         conversation: &Conversation,
         saying: Saying,
     ) -> Result<Arc<Running>, Refusal> {
+        loop {
+            match self.speak(scope, conversation, saying.clone()).await? {
+                Some(running) => return Ok(running),
+                // somebody spoke at another daemon meanwhile
+                None => continue,
+            }
+        }
+    }
+
+    /// Nothing where another daemon's turn came first.
+    async fn speak(
+        self: &Arc<Self>,
+        scope: Option<&Arc<Project>>,
+        conversation: &Conversation,
+        saying: Saying,
+    ) -> Result<Option<Arc<Running>>, Refusal> {
         let memory = self.memory()?;
-        let guard = memory.turn_to_speak(&conversation.id).await;
+        let (guard, kept) = memory.next_to_speak(&conversation.id).await.map_err(|error| unkept(&error))?;
         let Saying { mut request, chosen_tools } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
-        let kept = memory.store.messages(&conversation.id, 0).await.map_err(|error| unkept(&error))?;
         // they are of this request, and nothing that was said
         let (systems, said): (Vec<Message>, Vec<Message>) = std::mem::take(&mut request.messages)
             .into_iter()
@@ -136,8 +157,13 @@ impl App {
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let named: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-        let begin = Begin { turn: &turn, conversation: &conversation.id, said: &named, begun: &begun };
-        let mut journal = memory.store.begin(begin).await.map_err(|error| unkept(&error))?;
+        let after = Some(kept.last().map_or(0, |kept| kept.seq));
+        let begin = Begin { turn: &turn, conversation: &conversation.id, said: &named, begun: &begun, after };
+        let mut journal = match memory.store.begin(begin).await {
+            Ok(journal) => journal,
+            Err(StoreError::Overtaken { .. }) => return Ok(None),
+            Err(error) => return Err(unkept(&error)),
+        };
         let mut events = Vec::new();
         let turn_timeout = prepared.setup.limits.turn_timeout;
         let mut course = Course::new(prepared.setup, &mut events);
@@ -157,7 +183,7 @@ impl App {
             remember: Box::new(|_| {}),
         };
         memory.run(running.clone(), course, events, with, guard);
-        Ok(running)
+        Ok(Some(running))
     }
 }
 
@@ -187,12 +213,16 @@ impl Memory {
                 let event = tokio::select! {
                     biased;
                     () = memory.leave.cancelled() => break,
+                    () = running.lost.cancelled() => break,
                     event = events.next() => event,
                 };
                 let Some(event) = event else { break };
                 if let Some(state) = running.ends_with(&event) {
                     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    memory.end(&running, state, done).await;
+                    if !memory.end(&running, state, done).await {
+                        // it goes on elsewhere, and is watched there
+                        break;
+                    }
                 }
                 running.tell(event);
             }
@@ -202,17 +232,23 @@ impl Memory {
         });
     }
 
-    async fn end(&self, running: &Running, state: TurnState, done: Option<Done>) {
+    /// False when the turn is another daemon's.
+    async fn end(&self, running: &Running, state: TurnState, done: Option<Done>) -> bool {
         let said = done.map(|done| done.said.to_vec()).unwrap_or_default();
         let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
         let ended = self.store.end(&running.turn, &running.conversation, state, &said).await;
         match ended {
             Ok(()) => running.answered(said),
+            Err(error @ StoreError::Overtaken { .. }) => {
+                tracing::warn!(turn = running.turn, %error, "a turn is let go of");
+                return false;
+            }
             Err(error) => {
-                error!(turn = running.turn, %error, "the end of a turn could not be kept; it is gone on with at the next start");
+                error!(turn = running.turn, %error, "the end of a turn could not be kept; it is gone on with at the next start, or when the database is back");
             }
         }
         info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
+        true
     }
 }
 

@@ -1,15 +1,23 @@
 //! Remembers: conversations, and the journal of their turns.
 //!
-//! [`Store`] is the database of one data directory; only this crate knows SQL. Everything that it says was done is on
-//! the disk: SQLite in WAL mode with `synchronous=FULL`, and many callers share one commit.
+//! [`Store`] is the database of one data directory, or one that several daemons share; only this crate knows SQL.
+//! Everything that it says was done is on the disk: SQLite in WAL mode with `synchronous=FULL`, where many callers share one
+//! commit, or Postgres.
 
 mod error;
 
+mod batch;
+
 mod sqlite;
+
+mod postgres;
+
+mod dialect;
 
 mod schema;
 
 mod store;
 
 pub use error::StoreError;
+pub use postgres::LEASE;
 pub use store::{Begin, Conversation, Kept, Kind, Page, Store, TurnJournal, TurnRecord, TurnState};

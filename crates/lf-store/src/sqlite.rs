@@ -11,6 +11,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params_from_iter};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::batch::{Batch, Committed, Param, Row, Statement};
 use crate::error::StoreError;
 use crate::schema::STEPS;
 
@@ -22,72 +23,6 @@ const GROUP: usize = 256;
 const BUSY: Duration = Duration::from_secs(5);
 const READERS: usize = 2;
 
-/// A value of a row or a statement.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Param {
-    Null,
-    Int(i64),
-    Text(String),
-}
-
-impl From<i64> for Param {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
-}
-
-impl From<String> for Param {
-    fn from(value: String) -> Self {
-        Self::Text(value)
-    }
-}
-
-impl From<&str> for Param {
-    fn from(value: &str) -> Self {
-        Self::Text(value.to_owned())
-    }
-}
-
-impl<T: Into<Self>> From<Option<T>> for Param {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
-    }
-}
-
-impl rusqlite::ToSql for Param {
-    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
-        match self {
-            Self::Null => rusqlite::types::Null.to_sql(),
-            Self::Int(value) => value.to_sql(),
-            Self::Text(text) => text.to_sql(),
-        }
-    }
-}
-
-pub(crate) type Row = Vec<Param>;
-
-#[derive(Debug)]
-pub(crate) struct Statement {
-    pub sql: &'static str,
-    pub params: Vec<Param>,
-}
-
-/// Statements of which all are done or none.
-#[derive(Debug, Default)]
-pub(crate) struct Batch(Vec<Statement>);
-
-impl Batch {
-    pub(crate) fn add(&mut self, sql: &'static str, params: Vec<Param>) {
-        self.0.push(Statement { sql, params });
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-/// How many rows each statement of a batch changed.
-type Committed = Result<Vec<usize>, StoreError>;
 type Write = (Batch, oneshot::Sender<Committed>);
 type Read = (Statement, oneshot::Sender<Result<Vec<Row>, StoreError>>);
 
@@ -149,6 +84,16 @@ impl Sqlite {
     }
 }
 
+impl rusqlite::ToSql for Param {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        match self {
+            Self::Null => rusqlite::types::Null.to_sql(),
+            Self::Int(value) => value.to_sql(),
+            Self::Text(text) => text.to_sql(),
+        }
+    }
+}
+
 fn thread(name: &str, path: &Path, run: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
     let started = std::thread::Builder::new().name(name.to_owned()).spawn(run);
     started.map(drop).map_err(|error| unavailable(path, &error.to_string()))
@@ -200,7 +145,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(|error| said(&error, path))?;
     if found > known {
-        return Err(StoreError::TooNew { path: path.to_owned(), found, known });
+        return Err(StoreError::TooNew { place: path.display().to_string(), found, known });
     }
     let missing = STEPS.iter().skip(usize::try_from(found).unwrap_or(0));
     let all = |connection: &mut Connection| {
@@ -240,9 +185,10 @@ type Outcome = Result<Vec<usize>, (Option<ErrorCode>, String)>;
 fn commit(connection: &mut Connection, group: &[Write]) -> rusqlite::Result<Vec<Outcome>> {
     let mut transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let mut outcomes = Vec::with_capacity(group.len());
-    for (Batch(statements), _) in group {
+    for (batch, _) in group {
         let savepoint = transaction.savepoint()?;
-        let changed: rusqlite::Result<Vec<usize>> = statements
+        let changed: rusqlite::Result<Vec<usize>> = batch
+            .statements
             .iter()
             .map(|statement| {
                 savepoint.prepare_cached(statement.sql)?.execute(params_from_iter(&statement.params))
@@ -299,5 +245,5 @@ fn said_in((code, reason): &(Option<ErrorCode>, String), path: &Path) -> StoreEr
 }
 
 fn unavailable(path: &Path, reason: &str) -> StoreError {
-    StoreError::Unavailable { path: path.to_owned(), reason: reason.to_owned() }
+    StoreError::Unavailable { place: path.display().to_string(), reason: reason.to_owned() }
 }

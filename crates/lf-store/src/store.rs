@@ -1,24 +1,36 @@
 //! What is remembered, as the daemon speaks of it.
 
 mod conversations;
+mod leases;
 mod messages;
 mod parts;
 mod turns;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use lf_core::Secret;
+
+use crate::batch::{Batch, Committed, Param, Row};
 use crate::error::StoreError;
-use crate::sqlite::{Batch, Param, Row, Sqlite};
+use crate::postgres::Postgres;
+use crate::sqlite::Sqlite;
 
 pub use conversations::{Conversation, Kind, Page};
 pub use messages::Kept;
 pub use turns::{Begin, TurnJournal, TurnRecord, TurnState};
 
-/// The memory of one data directory. Cheap to clone.
+/// Where conversations and turns are kept. Cheap to clone.
 #[derive(Clone)]
-pub struct Store(Arc<Sqlite>);
+pub struct Store(Arc<Database>);
+
+pub(crate) enum Database {
+    /// One file, one daemon.
+    Sqlite(Sqlite),
+    /// Shared by several daemons.
+    Postgres(Box<Postgres>),
+}
 
 impl Store {
     /// Opens the database of this directory, which is made if it is not there.
@@ -27,24 +39,51 @@ impl Store {
     /// [`StoreError::InUse`] while another process has it; [`StoreError::Corrupt`] and [`StoreError::TooNew`] leave it as
     /// it is.
     pub async fn open(dir: PathBuf) -> Result<Self, StoreError> {
-        let opened = tokio::task::spawn_blocking(move || (Sqlite::open(&dir), dir)).await;
+        let place = dir.display().to_string();
+        let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir)).await;
         match opened {
-            Ok((sqlite, _)) => Ok(Self(Arc::new(sqlite?))),
-            Err(error) => Err(StoreError::Unavailable { path: PathBuf::new(), reason: error.to_string() }),
+            Ok(sqlite) => Ok(Self(Arc::new(Database::Sqlite(sqlite?)))),
+            Err(error) => Err(StoreError::Unavailable { place, reason: error.to_string() }),
         }
     }
 
-    /// The file.
-    pub fn path(&self) -> &Path {
-        self.0.path()
+    /// The store of all daemons that use this database, `postgres://user:password@host:port/database`. Nothing is
+    /// connected to yet: a database that is not there now is used as soon as it is.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] when that is no such URL.
+    pub fn shared(url: &Secret) -> Result<Self, StoreError> {
+        Ok(Self(Arc::new(Database::Postgres(Box::new(Postgres::new(url)?)))))
     }
 
-    async fn commit(&self, batch: Batch) -> Result<Vec<usize>, StoreError> {
-        self.0.commit(batch).await
+    /// Whether the database can be used now; a new one is given its tables.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub async fn check(&self) -> Result<(), StoreError> {
+        self.query("SELECT 1", Vec::new()).await.map(drop)
+    }
+
+    /// The file, or the database's address without what is secret in it.
+    pub fn place(&self) -> String {
+        match &*self.0 {
+            Database::Sqlite(sqlite) => sqlite.path().display().to_string(),
+            Database::Postgres(postgres) => postgres.place().to_owned(),
+        }
+    }
+
+    async fn commit(&self, batch: Batch) -> Committed {
+        match &*self.0 {
+            Database::Sqlite(sqlite) => sqlite.commit(batch).await,
+            Database::Postgres(postgres) => postgres.commit(&batch).await,
+        }
     }
 
     async fn query(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, StoreError> {
-        self.0.query(sql, params).await
+        match &*self.0 {
+            Database::Sqlite(sqlite) => sqlite.query(sql, params).await,
+            Database::Postgres(postgres) => postgres.query(sql, params).await,
+        }
     }
 }
 

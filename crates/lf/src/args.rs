@@ -42,6 +42,9 @@ impl Cli {
         common.config = common.config.take().or_else(|| variable("LF_CONFIG").map(PathBuf::from));
         common.data_dir = common.data_dir.take().or_else(|| variable("LF_DATA_DIR").map(PathBuf::from));
         common.log = common.log.take().or_else(|| text("LF_LOG"));
+        if let Command::Serve(serve) = &mut cli.command {
+            serve.storage = serve.storage.take().or_else(|| text("LF_STORAGE"));
+        }
         if let Command::Chat(chat) = &mut cli.command {
             chat.server = chat.server.take().or_else(|| text("LF_SERVER"));
         }
@@ -119,6 +122,11 @@ pub(crate) struct Serve {
     /// How long running answers may go on after the first signal, such as 30s
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub grace: Duration,
+    /// Where conversations are kept: `sqlite`, or a Postgres database that several daemons share, such as
+    /// `postgres://user@host:5432/database`. Comes before `storage` in the file (also LF_STORAGE, which hides a password
+    /// from those who list processes)
+    #[arg(long, value_name = "WHERE")]
+    pub storage: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,7 @@
 //! `lf serve`.
 
+use lf_core::Project;
+use lf_core::project::Storage;
 use lf_mcp::Consent;
 use lf_server::{BindError, Serve, bind, serve};
 use lf_store::{Store, StoreError};
@@ -22,8 +24,9 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
         let stored = project::data_dir(common).join("projects");
         anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
     }
-    let store = store(common).await?;
-    let app = crate::app_with(common, project.map(|loaded| loaded.project), Consent::Absent, store)?;
+    let project = project.map(|loaded| loaded.project);
+    let store = store(common, storage(options, project.as_ref())?).await?;
+    let app = crate::app_with(common, project, Consent::Absent, store)?;
     anstream::eprintln!("listening on http://{address}");
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let serving = serve(
@@ -47,19 +50,51 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     Ok(Exit::Success)
 }
 
+/// Where conversations are kept, as the command line, the environment or the file says.
+fn storage(options: &args::Serve, project: Option<&Project>) -> Result<Result<Storage, String>, Trouble> {
+    if let Some(given) = &options.storage {
+        // not repeated: there may be a password in it
+        let wrong =
+            "`--storage` (LF_STORAGE) is neither `sqlite` nor the URL of a Postgres database".to_owned();
+        return Storage::parse(given).map(Ok).ok_or_else(|| {
+            Trouble::usage(wrong).hint("a URL looks like postgres://user:password@host:5432/database")
+        });
+    }
+    let storage = project.map_or(Ok(Storage::default()), |project| project.storage.clone());
+    Ok(storage.map_err(|disabled| disabled.reason))
+}
+
 /// The memory of the daemon. A second daemon would change it behind the first one's back; anything else that is wrong
 /// with it leaves the daemon without conversations, and says so.
-async fn store(common: &args::Common) -> Result<Result<Store, String>, Trouble> {
-    let dir = project::data_dir(common);
-    match Store::open(dir).await {
-        Ok(store) => Ok(Ok(store)),
-        Err(error @ StoreError::InUse { .. }) => Err(Trouble::failure(error.to_string())
-            .hint("one daemon serves all projects; `--data-dir DIR` (LF_DATA_DIR) gives a second one its own memory")),
-        Err(error) => {
-            anstream::eprintln!("warning: conversations are not kept: {error}");
-            Ok(Err(error.to_string()))
+async fn store(
+    common: &args::Common,
+    storage: Result<Storage, String>,
+) -> Result<Result<Store, String>, Trouble> {
+    let opened = match storage {
+        Err(reason) => Err(reason),
+        Ok(Storage::Postgres(url)) => {
+            let store = Store::shared(&url).map_err(|error| error.to_string());
+            if let Ok(store) = &store
+                && let Err(error) = store.check().await
+            {
+                anstream::eprintln!("warning: conversations are not kept until this is over: {error}");
+            }
+            store
         }
+        Ok(Storage::Sqlite) => match Store::open(project::data_dir(common)).await {
+            Ok(store) => Ok(store),
+            Err(error @ StoreError::InUse { .. }) => {
+                return Err(Trouble::failure(error.to_string()).hint(
+                    "one daemon serves all projects; `--data-dir DIR` (LF_DATA_DIR) gives a second one its own memory",
+                ));
+            }
+            Err(error) => Err(error.to_string()),
+        },
+    };
+    if let Err(reason) = &opened {
+        anstream::eprintln!("warning: conversations are not kept: {reason}");
     }
+    Ok(opened)
 }
 
 fn port_trouble(error: &BindError) -> Trouble {

@@ -7,7 +7,8 @@ use lf_core::tool_set::Target;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
 use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
-use lf_store::{TurnJournal, TurnRecord, TurnState};
+use lf_store::{StoreError, TurnJournal, TurnRecord, TurnState};
+use thiserror::Error;
 use tracing::{info, warn};
 
 use super::{Memory, Running};
@@ -16,10 +17,10 @@ use crate::driver::Drive;
 use crate::failover::{Upstream, Upstreams};
 
 /// A turn as its journal tells it.
-struct Read {
+pub(super) struct Read {
     course: Course,
-    events: Vec<ChatEvent>,
-    entries: usize,
+    pub(super) events: Vec<ChatEvent>,
+    pub(super) entries: usize,
     /// The model that answers now, as the file calls it.
     model: String,
     setup: Box<Setup>,
@@ -29,39 +30,61 @@ struct Read {
 
 impl App {
     /// Goes on with every turn that was running when the daemon died. Each that cannot be gone on with is ended as
-    /// failed, and says why.
+    /// failed, and says why. Where daemons share the store, this is done again and again, with the turns of those that
+    /// died.
     pub async fn recover(self: &Arc<Self>) {
         let Ok(memory) = self.memory() else { return };
-        let running = match memory.store.running().await {
-            Ok(running) => running,
-            Err(error) => {
-                warn!(%error, "cannot read which turns were running");
-                return;
-            }
-        };
-        for turn in running {
-            match self.go_on(memory, &turn).await {
-                Ok(()) => {
-                    info!(turn = turn.id, conversation = turn.conversation, "a turn goes on after a restart");
-                }
-                Err(reason) => {
-                    warn!(turn = turn.id, reason, "a turn cannot go on after a restart");
-                    let ended = memory.store.end(&turn.id, &turn.conversation, TurnState::Failed, &[]).await;
-                    if let Err(error) = ended {
-                        warn!(turn = turn.id, %error, "its end could not be kept");
-                    }
+        if memory.store.is_shared() {
+            memory.sharing.spawn(self.clone().share(memory.clone()));
+            return;
+        }
+        match memory.store.running().await {
+            Ok(running) => {
+                for turn in running {
+                    self.take_up(memory, &turn).await;
                 }
             }
+            Err(error) => warn!(%error, "cannot read which turns were running"),
         }
     }
 
-    async fn go_on(self: &Arc<Self>, memory: &Arc<Memory>, turn: &TurnRecord) -> Result<(), String> {
-        let conversation = memory.store.conversation(&turn.conversation).await;
-        let conversation = conversation.map_err(|error| error.to_string())?;
+    pub(super) async fn take_up(self: &Arc<Self>, memory: &Arc<Memory>, turn: &TurnRecord) {
+        let reason = match self.go_on(memory, turn).await {
+            Ok(true) => {
+                info!(turn = turn.id, conversation = turn.conversation, "a turn goes on after a restart");
+                return;
+            }
+            Ok(false) => return,
+            Err(Stuck::Later(error)) => {
+                warn!(turn = turn.id, %error, "a turn cannot go on now");
+                return;
+            }
+            Err(Stuck::Never(reason)) => reason,
+        };
+        warn!(turn = turn.id, reason, "a turn cannot go on after a restart");
+        let ended = memory.store.end(&turn.id, &turn.conversation, TurnState::Failed, &[]).await;
+        if let Err(error) = ended {
+            warn!(turn = turn.id, %error, "its end could not be kept");
+        }
+    }
+
+    /// False when it runs already.
+    async fn go_on(self: &Arc<Self>, memory: &Arc<Memory>, turn: &TurnRecord) -> Result<bool, Stuck> {
+        let guard = match memory.store.is_shared() {
+            true => match memory.place_in(&turn.conversation).try_lock_owned() {
+                Ok(guard) => guard,
+                // it begins or ends here just now
+                Err(_) => return Ok(false),
+            },
+            false => memory.turn_to_speak(&turn.conversation).await,
+        };
+        if !memory.store.take_over(&turn.id).await? {
+            return Ok(false);
+        }
+        let conversation = memory.store.conversation(&turn.conversation).await?;
         let conversation = conversation.ok_or("its conversation is gone")?;
         let Read { mut course, mut events, entries, model, setup, answering } = read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
-        let guard = memory.turn_to_speak(&turn.conversation).await;
         let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone(), Vec::new()));
         let project = self.project_of(&conversation.scope).await.map_err(|refusal| refusal.to_string())?;
         let found = self.find_model(Some(&project), Some(&model)).await;
@@ -78,7 +101,7 @@ impl App {
             remember: Box::new(|_| {}),
         };
         memory.run(running, course, events, with, guard);
-        Ok(())
+        Ok(true)
     }
 
     fn upstream(&self, model: &Arc<Model>) -> Result<Upstreams, ModelError> {
@@ -94,29 +117,68 @@ impl App {
     }
 }
 
-async fn read(memory: &Memory, turn: &TurnRecord) -> Result<Read, String> {
-    let entries = memory.store.entries(turn).await.map_err(|error| error.to_string())?;
-    let count = entries.len();
-    let mut entries = entries.into_iter();
-    let Some(Entry::Begun(setup)) = entries.next() else {
-        return Err("its journal has no beginning".to_owned());
-    };
-    let mut events = Vec::new();
-    let mut model = setup.model.clone();
-    let mut answering = false;
-    let mut course = Course::new((*setup).clone(), &mut events);
+async fn read(memory: &Memory, turn: &TurnRecord) -> Result<Read, Stuck> {
+    let mut entries = memory.store.entries(turn, 0).await?.into_iter();
+    let mut read = Read::begin(entries.next().ok_or("its journal is empty")?)?;
     for entry in entries {
+        read.take(entry)?;
+    }
+    Ok(read)
+}
+
+impl Read {
+    pub(super) fn begin(first: Entry) -> Result<Self, String> {
+        let Entry::Begun(setup) = first else { return Err("its journal has no beginning".to_owned()) };
+        let mut events = Vec::new();
+        let course = Course::new((*setup).clone(), &mut events);
+        Ok(Self { course, events, entries: 1, model: setup.model.clone(), setup, answering: false })
+    }
+
+    pub(super) fn take(&mut self, entry: Entry) -> Result<(), String> {
         let stands_in = match &entry {
             Entry::StoodIn(stand_in) => Some(stand_in.model.clone()),
             _ => None,
         };
-        answering = matches!(entry, Entry::Delta(_)) || (answering && matches!(entry, Entry::Notice(_)));
-        let taken = course.take(entry, &mut events).map_err(|error| error.to_string())?;
+        self.answering =
+            matches!(entry, Entry::Delta(_)) || (self.answering && matches!(entry, Entry::Notice(_)));
+        let taken = self.course.take(entry, &mut self.events).map_err(|error| error.to_string())?;
         if let Some(stands_in) = stands_in.filter(|_| taken == Taken::AsksAgain) {
-            model = stands_in;
+            self.model = stands_in;
+        }
+        self.entries += 1;
+        Ok(())
+    }
+}
+
+/// Why a turn does not go on.
+#[derive(Debug, Error)]
+enum Stuck {
+    /// The store cannot be used now.
+    #[error("{0}")]
+    Later(StoreError),
+    #[error("{0}")]
+    Never(String),
+}
+
+impl From<StoreError> for Stuck {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unreadable { .. } | StoreError::Corrupt { .. } => Self::Never(error.to_string()),
+            _ => Self::Later(error),
         }
     }
-    Ok(Read { course, events, entries: count, model, setup, answering })
+}
+
+impl From<String> for Stuck {
+    fn from(reason: String) -> Self {
+        Self::Never(reason)
+    }
+}
+
+impl From<&str> for Stuck {
+    fn from(reason: &str) -> Self {
+        Self::Never(reason.to_owned())
+    }
 }
 
 /// Brings a turn to where it can go on. A call that had begun may have had its effect: unless its tool is repeatable, it
@@ -163,7 +225,7 @@ fn take_up(
 
 /// The events of a turn that is over, from its journal.
 pub(crate) async fn events(memory: &Memory, turn: &TurnRecord) -> Result<Vec<ChatEvent>, String> {
-    read(memory, turn).await.map(|read| read.events)
+    read(memory, turn).await.map(|read| read.events).map_err(|stuck| stuck.to_string())
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use lf_store::TurnState;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-const STOP_WAIT: Duration = Duration::from_secs(5);
+/// How long a turn is waited for that was told to stop.
+pub(super) const STOP_WAIT: Duration = Duration::from_secs(5);
 
 /// A turn of a kept conversation. Its events are numbered from 1; progress reports have no number, because only the
 /// latest matters and none is kept.
@@ -21,6 +22,8 @@ pub(crate) struct Running {
     pub said: Vec<(String, Message)>,
     /// Ends the turn where it is.
     pub stop: CancellationToken,
+    /// The turn is another daemon's now.
+    pub(super) lost: CancellationToken,
     events: Mutex<Vec<Arc<ChatEvent>>>,
     /// What the turn added, once it is over.
     answered: OnceLock<Vec<(String, Message)>>,
@@ -43,6 +46,7 @@ impl Running {
             conversation,
             said,
             stop: CancellationToken::new(),
+            lost: CancellationToken::new(),
             events: Mutex::default(),
             answered: OnceLock::new(),
             state: watch::Sender::default(),
@@ -98,7 +102,7 @@ impl Running {
 
     /// The events after the first `seen`, and those to come, each with its number (0: it has none). A slow watcher holds
     /// up nobody.
-    pub(crate) fn watch(self: Arc<Self>, seen: usize) -> impl Stream<Item = (usize, Arc<ChatEvent>)> + Send {
+    pub(super) fn watch(self: Arc<Self>, seen: usize) -> impl Stream<Item = (usize, Arc<ChatEvent>)> + Send {
         let mut state = self.state.subscribe();
         stream! {
             let mut seen = seen;

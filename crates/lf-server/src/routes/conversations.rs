@@ -126,11 +126,15 @@ pub(super) async fn list(
 }
 
 pub(super) async fn get(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
-    match find(&shared, &id).await {
-        Ok(conversation) => {
+    let found = async {
+        let conversation = find(&shared, &id).await?;
+        let running = shared.app.memory()?.store.running_in(&id).await;
+        Ok::<_, Refusal>((conversation, running.map_err(|error| unkept(&error))?))
+    };
+    match found.await {
+        Ok((conversation, running)) => {
             let mut view = shown(&conversation);
-            let running = shared.app.memory().map(|memory| memory.running_in(&id)).unwrap_or_default();
-            view["running_turns"] = running.iter().map(|turn| json!(turn.turn)).collect();
+            view["running_turns"] = json!(running);
             Json(json!({"success": true, "conversation": view})).into_response()
         }
         Err(refusal) => caller.refusal(&refusal),
@@ -269,17 +273,18 @@ pub(super) async fn chat(State(shared): State<Shared>, Path(id): Path<String>, r
         let request =
             ChatRequest { model: said.model, messages: vec![words], stream: true, ..ChatRequest::default() };
         let saying = Saying { request, chosen_tools: true };
-        shared.app.converse(Some(&project), &conversation, saying).await
+        let running = shared.app.converse(Some(&project), &conversation, saying).await?;
+        Ok::<_, Refusal>((shared.app.memory()?, running))
     };
-    let running = match begun.await {
-        Ok(running) => running,
+    let (memory, running) = match begun.await {
+        Ok(begun) => begun,
         Err(refusal) => return caller.refusal(&refusal),
     };
     if said.stream {
-        return turns::watched(&shared, running, 0);
+        return turns::watched(&shared, memory.watch(running, 0));
     }
     let mut failed = None;
-    let mut events = Box::pin(running.clone().watch(0));
+    let mut events = Box::pin(memory.watch(running.clone(), 0));
     while let Some((_, event)) = events.next().await {
         if let ChatEvent::Failed(error) = &*event {
             failed = Some(error.clone());
@@ -290,7 +295,11 @@ pub(super) async fn chat(State(shared): State<Shared>, Path(id): Path<String>, r
     }
     let at = now();
     let user = running.said.first().map(|(id, said)| message(id, at, said));
-    let answer = running.added().iter().rev().find(|(_, said)| matches!(said, Message::Assistant(_)));
+    let added = match memory.added(&running).await {
+        Ok(added) => added,
+        Err(error) => return caller.refusal(&unkept(&error)),
+    };
+    let answer = added.iter().rev().find(|(_, said)| matches!(said, Message::Assistant(_)));
     Json(json!({
         "success": true,
         "user_message": user,

@@ -148,8 +148,8 @@ pub(super) async fn delete_all(
 
 /// False where there was none. What runs in it is stopped.
 pub(super) async fn forget(memory: &Memory, id: &str) -> Result<bool, Refusal> {
-    for running in memory.running_in(id) {
-        running.stop().await;
+    for turn in memory.store.running_in(id).await.map_err(|error| unkept(&error))? {
+        memory.stop(&turn).await.map_err(|error| unkept(&error))?;
     }
     match memory.store.delete(id).await {
         Ok(()) => Ok(true),

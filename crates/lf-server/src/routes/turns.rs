@@ -10,6 +10,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
+use futures_core::Stream;
 use futures_util::StreamExt as _;
 use lf_core::ChatEvent;
 use lf_store::{TurnRecord, TurnState};
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::conversations::at;
-use crate::memory::{Running, events_of, unkept};
+use crate::memory::{events_of, unkept};
 use crate::reply::Caller;
 use crate::view;
 
@@ -61,12 +62,15 @@ pub(super) async fn events(
         Err(refusal) => return caller.refusal(&refusal),
     };
     if let Some(running) = memory.running(&id) {
-        return watched(&shared, running, seen);
+        return watched(&shared, memory.watch(running, seen));
     }
     let turn = match find(&shared, &caller, &id).await {
         Ok(turn) => turn,
         Err(refused) => return refused,
     };
+    if turn.state == TurnState::Running && memory.store.is_shared() {
+        return watched(&shared, memory.follow(id, seen));
+    }
     match events_of(&memory, &turn).await {
         Ok(events) => told(events, seen),
         Err(reason) => {
@@ -77,9 +81,12 @@ pub(super) async fn events(
 }
 
 /// The events of a running turn as a response.
-pub(super) fn watched(shared: &Shared, running: Arc<Running>, seen: usize) -> Response {
+pub(super) fn watched(
+    shared: &Shared,
+    events: impl Stream<Item = (usize, Arc<ChatEvent>)> + Send + 'static,
+) -> Response {
     let cut = shared.cut.clone();
-    let events = running.watch(seen).take_until(cut.cancelled_owned());
+    let events = events.take_until(cut.cancelled_owned());
     let events = events.map(|(number, event)| Ok::<_, Infallible>(sse(number, &event)));
     respond(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response())
 }
@@ -112,8 +119,8 @@ pub(super) async fn cancel(State(shared): State<Shared>, Path(id): Path<String>,
         Ok(memory) => memory.clone(),
         Err(refusal) => return caller.refusal(&refusal),
     };
-    if let Some(running) = memory.running(&id) {
-        running.stop().await;
+    if let Err(error) = memory.stop(&id).await {
+        return caller.refusal(&unkept(&error));
     }
     get(State(shared), Path(id), caller).await
 }

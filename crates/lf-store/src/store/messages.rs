@@ -2,8 +2,8 @@
 
 use lf_core::Message;
 
+use crate::batch::{Batch, Row};
 use crate::error::StoreError;
-use crate::sqlite::{Batch, Row};
 
 use super::{Columns, Store};
 
@@ -60,6 +60,8 @@ pub(super) fn add(
     at: i64,
     messages: &[(String, Message)],
 ) {
+    // first: the row holds up others that add to this conversation, who would take the same places
+    batch.add("UPDATE conversation SET updated = ?2 WHERE id = ?1", vec![conversation.into(), at.into()]);
     for (id, message) in messages {
         let body = super::parts::json(message);
         batch.add(
@@ -75,7 +77,6 @@ pub(super) fn add(
             ],
         );
     }
-    batch.add("UPDATE conversation SET updated = ?2 WHERE id = ?1", vec![conversation.into(), at.into()]);
 }
 
 /// What can be searched for.

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::batch::Batch;
 use crate::error::StoreError;
-use crate::sqlite::Batch;
 
 use super::{Columns, Store};
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use lf_core::turn::Entry;
 use lf_core::{BoxFuture, Journal, JournalError, Message};
 
+use crate::batch::{Batch, Beginning, Of};
 use crate::error::StoreError;
-use crate::sqlite::Batch;
 
 use super::{Columns, Store, messages, now, parts};
 
@@ -59,13 +59,24 @@ pub struct Begin<'a> {
     /// What the client said, with the ids of the messages.
     pub said: &'a [(String, Message)],
     pub begun: &'a Entry,
+    /// The last place in the conversation that the turn knows of. Where daemons share the store, the turn begins only
+    /// when nothing was said since then, and no other one runs in the conversation; without it, in any case.
+    pub after: Option<i64>,
 }
 
 impl Store {
     /// Keeps what was said and the turn's first entry, both or none.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] when something was said after [`Begin::after`].
     pub async fn begin(&self, begin: Begin<'_>) -> Result<TurnJournal, StoreError> {
         let at = now();
-        let mut batch = Batch::default();
+        let beginning = Beginning {
+            turn: begin.turn.to_owned(),
+            conversation: begin.conversation.to_owned(),
+            after: begin.after,
+        };
+        let mut batch = Batch { turn: Some(Of::Begun(beginning)), ..Batch::default() };
         messages::add(&mut batch, begin.conversation, begin.turn, at, begin.said);
         batch.add(
             "INSERT INTO turn (id, conversation, state, created, updated) VALUES (?1, ?2, 'running', ?3, ?4)",
@@ -79,11 +90,14 @@ impl Store {
             batch,
         };
         journal.append(begin.begun);
-        self.commit(std::mem::take(&mut journal.batch)).await?;
+        self.commit(std::mem::replace(&mut journal.batch, Batch::of(begin.turn))).await?;
         Ok(journal)
     }
 
     /// Ends a turn with what it said.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] when another daemon has taken the turn over.
     pub async fn end(
         &self,
         turn: &str,
@@ -92,7 +106,7 @@ impl Store {
         said: &[(String, Message)],
     ) -> Result<(), StoreError> {
         let at = now();
-        let mut batch = Batch::default();
+        let mut batch = Batch::of(turn);
         batch.add(
             "UPDATE turn SET state = ?2, updated = ?3 WHERE id = ?1",
             vec![turn.into(), state.name().into(), at.into()],
@@ -113,13 +127,13 @@ impl Store {
         Ok(self.query(sql, Vec::new()).await?.into_iter().map(record).collect())
     }
 
-    /// What happened in a turn, from its beginning.
+    /// What happened in a turn after its first `seen` entries.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] when it was kept by a program that knew more.
-    pub async fn entries(&self, turn: &TurnRecord) -> Result<Vec<Entry>, StoreError> {
-        let sql = "SELECT body FROM entry WHERE turn = ?1 ORDER BY n";
-        let rows = self.query(sql, vec![turn.id.as_str().into()]).await?;
+    pub async fn entries(&self, turn: &TurnRecord, seen: usize) -> Result<Vec<Entry>, StoreError> {
+        let sql = "SELECT body FROM entry WHERE turn = ?1 AND n > ?2 ORDER BY n";
+        let rows = self.query(sql, vec![turn.id.as_str().into(), place(seen).into()]).await?;
         let mut known = HashMap::new();
         let mut entries = Vec::with_capacity(rows.len());
         for row in rows {
@@ -135,13 +149,17 @@ impl Store {
             store: self.clone(),
             turn: turn.id.clone(),
             conversation: turn.conversation.clone(),
-            next: i64::try_from(entries).unwrap_or(i64::MAX) + 1,
-            batch: Batch::default(),
+            next: place(entries) + 1,
+            batch: Batch::of(&turn.id),
         }
     }
 }
 
-fn record(row: Vec<crate::sqlite::Param>) -> TurnRecord {
+fn place(entries: usize) -> i64 {
+    i64::try_from(entries).unwrap_or(i64::MAX - 1)
+}
+
+pub(super) fn record(row: Vec<crate::batch::Param>) -> TurnRecord {
     let mut columns = Columns::of(row);
     TurnRecord {
         id: columns.text(),
@@ -176,12 +194,11 @@ impl Journal for TurnJournal {
             if self.batch.is_empty() {
                 return Ok(());
             }
-            let batch = std::mem::take(&mut self.batch);
+            let batch = std::mem::replace(&mut self.batch, Batch::of(&self.turn));
             let written = self.store.commit(batch).await;
-            written.map(drop).map_err(|error| JournalError {
-                place: self.store.path().display().to_string(),
-                reason: error.to_string(),
-            })
+            written
+                .map(drop)
+                .map_err(|error| JournalError { place: self.store.place(), reason: error.to_string() })
         })
     }
 }

@@ -42,6 +42,7 @@ fn project(servers: &str) -> Project {
         models: IndexMap::new(),
         default_model: None,
         prompts: IndexMap::new(),
+        storage: Ok(Default::default()),
     }
 }
 

@@ -1,0 +1,138 @@
+//! Watching turns wherever they run. One that runs in another daemon is read from the store, where all that may be shown
+//! of it is kept before it is shown.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_stream::stream;
+use futures_core::Stream;
+use futures_util::StreamExt as _;
+use lf_core::{ChatEvent, Message};
+use lf_store::{StoreError, TurnState};
+
+use super::recovery::Read;
+use super::running::STOP_WAIT;
+use super::{Memory, Running};
+
+/// How often the store is asked for what is new.
+const LOOK: Duration = Duration::from_millis(150);
+/// A database that is gone for longer is not waited for by those who watch.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Memory {
+    /// The events of a turn after the first `seen`, and those to come, each with its number (0: it has none). Where another
+    /// daemon takes the turn over, they go on with what that one does.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        running: Arc<Running>,
+        seen: usize,
+    ) -> impl Stream<Item = (usize, Arc<ChatEvent>)> + Send + use<> {
+        let memory = self.clone();
+        stream! {
+            let turn = running.turn.clone();
+            let mut seen = seen;
+            let mut over = false;
+            let mut events = std::pin::pin!(running.watch(seen));
+            while let Some((number, event)) = events.next().await {
+                seen = seen.max(number);
+                over |= matches!(*event, ChatEvent::Finished { .. } | ChatEvent::Failed(_));
+                yield (number, event);
+            }
+            if over || !memory.store.is_shared() {
+                return;
+            }
+            let mut elsewhere = std::pin::pin!(memory.follow(turn, seen));
+            while let Some(event) = elsewhere.next().await {
+                yield event;
+            }
+        }
+    }
+
+    /// The events of a turn after the first `seen`, as its journal tells them, until it is over.
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        turn: String,
+        seen: usize,
+    ) -> impl Stream<Item = (usize, Arc<ChatEvent>)> + Send + use<> {
+        let memory = self.clone();
+        stream! {
+            let mut seen = seen;
+            let mut read = None;
+            let mut heard = Instant::now();
+            loop {
+                match memory.look(&turn, &mut read).await {
+                    Ok(is_running) => {
+                        heard = Instant::now();
+                        let events = read.as_ref().map_or(&[][..], |read: &Read| &read.events);
+                        let new: Vec<ChatEvent> = events.iter().skip(seen).cloned().collect();
+                        for event in new {
+                            seen += 1;
+                            yield (seen, Arc::new(event));
+                        }
+                        if !is_running {
+                            break;
+                        }
+                    }
+                    Err(reason) if heard.elapsed() > PATIENCE => {
+                        tracing::warn!(turn, reason, "a turn can no longer be followed");
+                        break;
+                    }
+                    Err(_) => {}
+                }
+                tokio::select! {
+                    () = memory.leave.cancelled() => break,
+                    () = tokio::time::sleep(LOOK) => {}
+                }
+            }
+        }
+    }
+
+    /// Reads what is new. Whether the turn runs: asked first, so that of one that does not everything is read.
+    async fn look(&self, turn: &str, read: &mut Option<Read>) -> Result<bool, String> {
+        let unread = |error: StoreError| error.to_string();
+        let Some(record) = self.store.turn(turn).await.map_err(unread)? else { return Ok(false) };
+        let seen = read.as_ref().map_or(0, |read| read.entries);
+        for entry in self.store.entries(&record, seen).await.map_err(unread)? {
+            match read {
+                Some(read) => read.take(entry)?,
+                None => *read = Some(Read::begin(entry)?),
+            }
+        }
+        Ok(record.state == TurnState::Running)
+    }
+
+    /// What a turn that is over added to its conversation, wherever it ended; nothing when it failed.
+    pub(crate) async fn added(&self, running: &Running) -> Result<Vec<(String, Message)>, StoreError> {
+        if !running.added().is_empty() || !self.store.is_shared() {
+            return Ok(running.added().to_vec());
+        }
+        let kept = self.store.messages(&running.conversation, 0).await?.into_iter();
+        let of_turn = kept.filter(|kept| kept.turn.as_ref() == Some(&running.turn));
+        // what the client said is of the turn, too, and comes first
+        Ok(of_turn.skip(running.said.len()).map(|kept| (kept.id, kept.message)).collect())
+    }
+
+    /// Ends a turn wherever it runs, and waits until that is kept, but not longer than 5 s.
+    ///
+    /// # Errors
+    /// When it runs elsewhere and the store cannot be used.
+    pub(crate) async fn stop(&self, turn: &str) -> Result<(), StoreError> {
+        if let Some(running) = self.running(turn) {
+            running.stop().await;
+            return Ok(());
+        }
+        if !self.store.is_shared() {
+            return Ok(());
+        }
+        self.store.ask_to_stop(turn).await?;
+        let begun = Instant::now();
+        while self.store.turn(turn).await?.is_some_and(|turn| turn.state == TurnState::Running) {
+            if begun.elapsed() > STOP_WAIT {
+                tracing::warn!(turn, "a turn of another daemon takes long to stop");
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+}

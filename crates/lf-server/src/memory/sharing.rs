@@ -1,0 +1,129 @@
+//! What a daemon does for the others with which it shares the store: it says that it lives, goes on with the turns of those
+//! that died, and lets go of turns that others took for dead.
+
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use lf_store::{Kept, LEASE, StoreError};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{info, warn};
+
+use super::Memory;
+use crate::app::App;
+
+/// How often a daemon says that it lives: several times in each lease, so that a slow answer does not cost its turns.
+const BEAT: Duration = Duration::from_secs(2);
+/// How often it asks which of its turns are to stop.
+const TICK: Duration = Duration::from_millis(150);
+/// A daemon lets go of its turns so long before others may take them.
+const MARGIN: Duration = Duration::from_secs(1);
+const RETIRE_WAIT: Duration = Duration::from_secs(2);
+/// Between two looks whether a turn of another daemon is over.
+const PAUSES: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(400)];
+
+impl App {
+    /// Lives among other daemons, until the memory is drained.
+    pub(super) async fn share(self: Arc<Self>, memory: Arc<Memory>) {
+        let mut alive = Instant::now();
+        let mut beat_at = alive;
+        let mut trouble = None;
+        loop {
+            let now = Instant::now();
+            if now >= beat_at {
+                beat_at = now + BEAT;
+                let left = (LEASE - MARGIN).saturating_sub(alive.elapsed());
+                // who has lost its turns is in no hurry any more
+                let limit = if left.is_zero() { LEASE } else { left };
+                let beaten = timeout(limit, self.beat(&memory)).await;
+                let beaten = beaten.unwrap_or_else(|_| Err(format!("no answer within {limit:?}")));
+                match (&beaten, &trouble) {
+                    (Ok(()), Some(_)) => info!(place = memory.store.place(), "the store can be used again"),
+                    (Err(error), None) => {
+                        warn!(error, "the store cannot be used; it is tried again every {BEAT:?}");
+                    }
+                    _ => {}
+                }
+                if beaten.is_ok() {
+                    alive = now;
+                } else if alive.elapsed() + MARGIN >= LEASE {
+                    memory.let_go(|_| true);
+                }
+                trouble = beaten.err();
+            }
+            if trouble.is_none() && memory.runs_any() {
+                memory.stop_what_is_to_stop().await;
+            }
+            tokio::select! {
+                () = memory.ended.cancelled() => break,
+                () = sleep(TICK) => {}
+            }
+        }
+        if let Ok(Err(error)) = timeout(RETIRE_WAIT, memory.store.retire()).await {
+            warn!(%error, "other daemons wait for the lease of this one");
+        }
+    }
+
+    async fn beat(self: &Arc<Self>, memory: &Arc<Memory>) -> Result<(), String> {
+        let said = |error: StoreError| error.to_string();
+        memory.store.renew().await.map_err(said)?;
+        // before the store is asked: a turn that begins meanwhile is nobody else's
+        let here = memory.ids();
+        let unattended = memory.store.unattended().await.map_err(said)?;
+        let known: HashSet<&str> = unattended.iter().map(|turn| turn.id.as_str()).collect();
+        memory.let_go(|turn| here.contains(turn) && !known.contains(turn));
+        for turn in unattended.iter().filter(|turn| !here.contains(&turn.id)) {
+            if memory.tasks.is_closed() {
+                break;
+            }
+            self.take_up(memory, turn).await;
+        }
+        Ok(())
+    }
+}
+
+impl Memory {
+    fn ids(&self) -> HashSet<String> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    fn runs_any(&self) -> bool {
+        !self.running.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// These turns are others' now: what runs for them is dropped.
+    fn let_go(&self, of: impl Fn(&str) -> bool) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        for turn in running.values().filter(|turn| of(&turn.turn) && !turn.lost.is_cancelled()) {
+            warn!(turn = turn.turn, "a turn is let go of; another daemon may go on with it");
+            turn.lost.cancel();
+        }
+    }
+
+    async fn stop_what_is_to_stop(&self) {
+        // a store that does not answer is told of by the next beat
+        for turn in self.store.to_stop().await.unwrap_or_default() {
+            if let Some(running) = self.running(&turn) {
+                running.stop.cancel();
+            }
+        }
+    }
+
+    /// Waits until it is this caller's turn to speak, among those of all daemons, and reads what was said so far.
+    pub(super) async fn next_to_speak(
+        &self,
+        conversation: &str,
+    ) -> Result<(tokio::sync::OwnedMutexGuard<()>, Vec<Kept>), StoreError> {
+        let [mut pause, longest] = PAUSES;
+        loop {
+            let guard = self.turn_to_speak(conversation).await;
+            if !self.store.is_shared() || self.store.running_in(conversation).await?.is_empty() {
+                return Ok((guard, self.store.messages(conversation, 0).await?));
+            }
+            // not held while waiting: the turn may be one that this daemon has to take over
+            drop(guard);
+            sleep(pause).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+}

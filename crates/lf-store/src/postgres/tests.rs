@@ -1,0 +1,188 @@
+use lf_core::turn::Entry;
+use lf_core::{Journal as _, Message};
+use lf_test_postgres::{Database, PASSWORD, Postgres as Server};
+
+use crate::{Begin, Conversation, Kind, Store, StoreError, TurnState};
+
+fn store(database: &Database) -> Store {
+    Store::shared(&database.url().into()).unwrap()
+}
+
+async fn begun(store: &Store, turn: &str, after: Option<i64>) -> Result<crate::TurnJournal, StoreError> {
+    let conversation = Conversation {
+        id: "c".to_owned(),
+        scope: "default/p".to_owned(),
+        kind: Kind::Conversation,
+        title: None,
+        system: None,
+        model: None,
+        created: 1,
+        updated: 1,
+    };
+    store.create(&conversation).await?;
+    let said = [(format!("msg-{turn}"), Message::User(lf_core::message::Prose::default()))];
+    let begin = Begin { turn, conversation: "c", said: &said, begun: &Entry::Answered, after };
+    store.begin(begin).await
+}
+
+#[tokio::test]
+async fn daemons_that_start_at_the_same_time_make_the_tables_once() {
+    let database = Server::shared().database();
+    let stores: Vec<Store> = (0..6).map(|_| store(&database)).collect();
+    let checks = futures_util::future::join_all(stores.iter().map(Store::check)).await;
+    assert!(checks.iter().all(Result::is_ok), "{checks:?}");
+    let tables = database.ask("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'");
+    assert_eq!(tables, "8");
+}
+
+#[tokio::test]
+async fn tables_of_a_later_program_are_left_alone() {
+    let database = Server::shared().database();
+    store(&database).check().await.unwrap();
+    database.ask("UPDATE lf_schema SET version = 1000");
+    let error = store(&database).check().await.unwrap_err();
+    let known = i64::try_from(crate::schema::POSTGRES_STEPS.len()).unwrap();
+    let expected = StoreError::TooNew { place: database.place(), found: 1000, known };
+    assert_eq!(error, expected);
+}
+
+#[tokio::test]
+async fn both_databases_have_the_same_tables_and_columns() {
+    let database = Server::shared().database();
+    store(&database).check().await.unwrap();
+    let own = ["message.words", "turn.owner", "turn.stop", "daemon.id", "daemon.until", "lf_schema.version"];
+    let columns = database.ask(
+        "SELECT table_name || '.' || column_name FROM information_schema.columns
+         WHERE table_schema = 'public' ORDER BY 1",
+    );
+    let columns = columns.lines().filter(|column| !own.contains(column));
+    let mut postgres: Vec<String> = columns.map(str::to_owned).collect();
+    postgres.sort();
+    let sqlite = rusqlite::Connection::open_in_memory().unwrap();
+    for step in crate::schema::STEPS {
+        sqlite.execute_batch(step).unwrap();
+    }
+    let mut names = sqlite
+        .prepare(
+            "SELECT m.name || '.' || c.name FROM sqlite_master m, pragma_table_info(m.name) c
+             WHERE m.type = 'table' AND m.name NOT LIKE 'said%' AND m.name NOT LIKE 'sqlite_%'",
+        )
+        .unwrap();
+    let names = names.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let mut sqlite: Vec<String> = names.map(Result::unwrap).collect();
+    sqlite.sort();
+    assert_eq!(postgres, sqlite);
+    assert_eq!(crate::schema::STEPS.len(), crate::schema::POSTGRES_STEPS.len());
+}
+
+#[tokio::test]
+async fn a_turn_is_taken_over_when_its_daemon_is_dead_and_then_the_former_one_writes_nothing() {
+    let database = Server::shared().database();
+    let (one, other) = (store(&database), store(&database));
+    one.renew().await.unwrap();
+    other.renew().await.unwrap();
+    let mut journal = begun(&one, "t", None).await.unwrap();
+    journal.append(&Entry::Answered);
+    journal.flush().await.unwrap();
+    assert_eq!(other.unattended().await.unwrap(), []);
+    assert!(!other.take_over("t").await.unwrap(), "its daemon lives");
+
+    database.ask("UPDATE daemon SET until = clock_timestamp() - interval '1 second'");
+    other.renew().await.unwrap();
+    let [turn] = &other.unattended().await.unwrap()[..] else { panic!("nobody runs it") };
+    assert!(other.take_over("t").await.unwrap());
+    let mut taken = other.journal(turn, 2);
+    // it comes back, and thinks that nothing has happened
+    one.renew().await.unwrap();
+    journal.append(&Entry::Answered);
+    let refused = journal.flush().await.unwrap_err();
+    assert!(refused.reason.contains("another daemon"), "{refused}");
+    let ended = one.end("t", "c", TurnState::Finished, &[]).await.unwrap_err();
+    assert_eq!(ended, StoreError::Overtaken { what: "turn", id: "t".to_owned() });
+    assert!(!one.take_over("t").await.unwrap());
+    taken.append(&Entry::Ran);
+    taken.flush().await.unwrap();
+    assert_eq!(other.entries(turn, 0).await.unwrap().len(), 3);
+    other.end("t", "c", TurnState::Finished, &[]).await.unwrap();
+    assert_eq!(one.running().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn of_two_turns_that_begin_at_once_in_a_conversation_one_waits() {
+    let database = Server::shared().database();
+    let (one, other) = (store(&database), store(&database));
+    begun(&one, "t1", Some(0)).await.unwrap();
+    let overtaken = StoreError::Overtaken { what: "conversation", id: "c".to_owned() };
+    let second = begun(&other, "t2", Some(1)).await;
+    assert_eq!(second.err(), Some(overtaken.clone()), "another one runs");
+    assert_eq!(other.running_in("c").await.unwrap(), ["t1"]);
+    one.end("t1", "c", TurnState::Finished, &[]).await.unwrap();
+    let second = begun(&other, "t2", Some(0)).await;
+    assert_eq!(second.err(), Some(overtaken), "something was said");
+    begun(&other, "t2", Some(1)).await.unwrap();
+    assert_eq!(one.messages("c", 0).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_daemon_hears_which_of_its_turns_are_to_stop() {
+    let database = Server::shared().database();
+    let (one, other) = (store(&database), store(&database));
+    begun(&one, "t", None).await.unwrap();
+    assert_eq!(one.to_stop().await.unwrap(), [] as [&str; 0]);
+    other.ask_to_stop("t").await.unwrap();
+    assert_eq!(one.to_stop().await.unwrap(), ["t"]);
+    assert_eq!(other.to_stop().await.unwrap(), [] as [&str; 0]);
+}
+
+#[tokio::test]
+async fn a_database_that_is_gone_is_told_and_used_again_when_it_is_back() {
+    let server = Server::own();
+    let database = server.database();
+    let store = store(&database);
+    let mut journal = begun(&store, "t", None).await.unwrap();
+    server.stop();
+    journal.append(&Entry::Answered);
+    let refused = journal.flush().await.unwrap_err();
+    assert_eq!(refused.place, database.place());
+    let StoreError::Unavailable { place, reason } = store.check().await.unwrap_err() else { panic!() };
+    assert_eq!(place, database.place());
+    assert!(reason.contains("refused"), "{reason}");
+    server.start_again();
+    store.check().await.unwrap();
+    store.end("t", "c", TurnState::Finished, &[]).await.unwrap();
+    assert_eq!(store.turn("t").await.unwrap().unwrap().state, TurnState::Finished);
+}
+
+#[tokio::test]
+async fn the_password_is_in_no_error() {
+    let database = Server::shared().database();
+    let url = database.url();
+    for (wrong, expected) in [
+        (url.replace(PASSWORD, "pass-never-shown-2"), "password authentication failed"),
+        (url.replace("/test", "/none"), "does not exist"),
+        (format!("{url}?sslmode=require"), "TLS"),
+        (format!("{url}?option=none"), "of the form"),
+        (url.replace("127.0.0.1:", "127.0.0.1:x"), "of the form"),
+        (format!("mysql{url}"), "of the form"),
+        (format!("host=localhost password={PASSWORD}"), "of the form"),
+    ] {
+        let error = match Store::shared(&wrong.as_str().into()) {
+            Ok(store) => store.check().await.unwrap_err(),
+            Err(error) => error,
+        };
+        let StoreError::Unavailable { place, reason } = &error else { panic!("{error}") };
+        assert!(reason.contains(expected), "{wrong}: {reason}");
+        assert!(!place.contains("lf:"), "{place}");
+        assert!(!format!("{error} {error:?}").contains("never-shown"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn more_callers_than_connections_wait_for_each_other() {
+    let database = Server::shared().database();
+    let store = store(&database);
+    let all = futures_util::future::join_all((0..200).map(|_| store.conversation("none"))).await;
+    assert!(all.iter().all(|found| *found == Ok(None)), "{all:?}");
+    let open = database.ask("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lf' AND datname = current_database()");
+    assert!(open.parse::<usize>().unwrap() <= super::CONNECTIONS, "{open}");
+}

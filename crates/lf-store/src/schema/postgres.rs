@@ -1,0 +1,84 @@
+//! The same tables in Postgres, with what daemons that share them need to know of each other.
+
+/// Each brings a Postgres database from the version that is its index to the next.
+///
+/// Ids are compared byte by byte, as SQLite does it. `lf_plain` takes case, diacritics and ASCII punctuation out of a text:
+/// SQLite's FTS5 knows none of them, and Postgres would see addresses and numbers in it. A text is searchable in its first 200,000 characters, because a `tsvector` holds
+/// no more than 1 MiB.
+pub(crate) const STEPS: &[&str] = &[r#"
+    CREATE TABLE conversation (
+        id TEXT COLLATE "C" PRIMARY KEY,
+        scope TEXT COLLATE "C" NOT NULL,
+        kind TEXT NOT NULL,
+        title TEXT,
+        system TEXT,
+        model TEXT,
+        created BIGINT NOT NULL,
+        updated BIGINT NOT NULL
+    );
+    CREATE INDEX conversation_by_use ON conversation (scope, kind, updated DESC, id);
+
+    CREATE FUNCTION lf_plain(text TEXT) RETURNS TEXT LANGUAGE SQL IMMUTABLE PARALLEL SAFE STRICT AS $$
+        SELECT regexp_replace(
+            regexp_replace(normalize(lower(text), NFD), U&'[\0300-\036F]+', '', 'g'),
+            '[\x01-/:-`{-\x7F]+', ' ', 'g'
+        )
+    $$;
+    CREATE TABLE message (
+        n BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        conversation TEXT COLLATE "C" NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        seq BIGINT NOT NULL,
+        id TEXT COLLATE "C" NOT NULL UNIQUE,
+        created BIGINT NOT NULL,
+        turn TEXT,
+        body TEXT NOT NULL,
+        text TEXT NOT NULL,
+        words TSVECTOR NOT NULL GENERATED ALWAYS AS (
+            to_tsvector('simple'::regconfig, lf_plain(left(text, 200000)))
+        ) STORED,
+        UNIQUE (conversation, seq)
+    );
+    CREATE INDEX message_words ON message USING gin (words);
+
+    CREATE TABLE tool (
+        conversation TEXT COLLATE "C" NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        server TEXT COLLATE "C" NOT NULL,
+        name TEXT COLLATE "C" NOT NULL,
+        PRIMARY KEY (conversation, server, name)
+    );
+
+    -- daemons that live: each says so again and again, by the clock of the database
+    CREATE TABLE daemon (
+        id TEXT COLLATE "C" PRIMARY KEY,
+        until TIMESTAMPTZ NOT NULL
+    );
+
+    CREATE TABLE turn (
+        id TEXT COLLATE "C" PRIMARY KEY,
+        conversation TEXT COLLATE "C" NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        state TEXT NOT NULL,
+        created BIGINT NOT NULL,
+        updated BIGINT NOT NULL,
+        -- the daemon that runs it, and nobody else
+        owner TEXT COLLATE "C" NOT NULL DEFAULT '',
+        -- somebody wants it to end
+        stop BOOLEAN NOT NULL DEFAULT FALSE
+    );
+    CREATE INDEX turn_by_conversation ON turn (conversation, created);
+    CREATE INDEX turn_running ON turn (created) WHERE state = 'running';
+
+    CREATE TABLE entry (
+        turn TEXT COLLATE "C" NOT NULL REFERENCES turn ON DELETE CASCADE,
+        n BIGINT NOT NULL,
+        body TEXT NOT NULL,
+        PRIMARY KEY (turn, n)
+    );
+
+    -- long parts of entries that come again and again: messages and tool lists, by the hash of their text
+    CREATE TABLE part (
+        conversation TEXT COLLATE "C" NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        hash TEXT COLLATE "C" NOT NULL,
+        body TEXT NOT NULL,
+        PRIMARY KEY (conversation, hash)
+    );
+"#];
