@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use lf_store::{Kept, LEASE, StoreError};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::Memory;
@@ -22,45 +22,62 @@ const RETIRE_WAIT: Duration = Duration::from_secs(2);
 /// Between two looks whether a turn of another daemon is over.
 const PAUSES: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(400)];
 
+/// How a daemon lives.
+struct Pulse {
+    /// When it began to say so for the last time that it was heard.
+    alive: Instant,
+    beat_at: Instant,
+    /// Why it was not heard the last time.
+    trouble: Option<String>,
+}
+
 impl App {
     /// Lives among other daemons, until the memory is drained.
     pub(super) async fn share(self: Arc<Self>, memory: Arc<Memory>) {
-        let mut alive = Instant::now();
-        let mut beat_at = alive;
-        let mut trouble = None;
+        let mut pulse = Pulse { alive: Instant::now(), beat_at: Instant::now(), trouble: None };
         loop {
-            let now = Instant::now();
-            if now >= beat_at {
-                beat_at = now + BEAT;
-                let left = (LEASE - MARGIN).saturating_sub(alive.elapsed());
-                // who has lost its turns is in no hurry any more
-                let limit = if left.is_zero() { LEASE } else { left };
-                let beaten = timeout(limit, self.beat(&memory)).await;
-                let beaten = beaten.unwrap_or_else(|_| Err(format!("no answer within {limit:?}")));
-                match (&beaten, &trouble) {
-                    (Ok(()), Some(_)) => info!(place = memory.store.place(), "the store can be used again"),
-                    (Err(error), None) => {
-                        warn!(error, "the store cannot be used; it is tried again every {BEAT:?}");
-                    }
-                    _ => {}
-                }
-                if beaten.is_ok() {
-                    alive = now;
-                } else if alive.elapsed() + MARGIN >= LEASE {
-                    memory.let_go(|_| true);
-                }
-                trouble = beaten.err();
-            }
-            if trouble.is_none() && memory.runs_any() {
-                memory.stop_what_is_to_stop().await;
-            }
+            let living = async {
+                self.live(&memory, &mut pulse).await;
+                sleep(TICK).await;
+            };
             tokio::select! {
                 () = memory.ended.cancelled() => break,
-                () = sleep(TICK) => {}
+                () = living => {}
             }
         }
         if let Ok(Err(error)) = timeout(RETIRE_WAIT, memory.store.retire()).await {
             warn!(%error, "other daemons wait for the lease of this one");
+        }
+    }
+
+    /// One look at what is to be done, which is over before the lease is.
+    async fn live(self: &Arc<Self>, memory: &Arc<Memory>, pulse: &mut Pulse) {
+        let now = Instant::now();
+        let end = pulse.alive + (LEASE - MARGIN);
+        if pulse.trouble.is_some() && now >= end {
+            memory.let_go(|_| true);
+        }
+        // who has lost its turns is in no hurry any more
+        let limit = if now < end { end } else { now + LEASE };
+        if now >= pulse.beat_at {
+            pulse.beat_at = now + BEAT;
+            let beaten = timeout_at(limit, self.beat(memory)).await;
+            let beaten = beaten.unwrap_or_else(|_| Err(format!("{} does not answer", memory.store.place())));
+            match (&beaten, &pulse.trouble) {
+                (Ok(()), Some(_)) => info!(place = memory.store.place(), "the store can be used again"),
+                (Err(error), None) => {
+                    warn!(error, "the store cannot be used; it is tried again every {BEAT:?}");
+                }
+                _ => {}
+            }
+            if beaten.is_ok() {
+                pulse.alive = now;
+            }
+            pulse.trouble = beaten.err();
+        }
+        if pulse.trouble.is_none() && memory.runs_any() {
+            // a store that does not answer is told of by the next beat
+            let _ = timeout_at(limit, memory.stop_what_is_to_stop()).await;
         }
     }
 
@@ -101,7 +118,6 @@ impl Memory {
     }
 
     async fn stop_what_is_to_stop(&self) {
-        // a store that does not answer is told of by the next beat
         for turn in self.store.to_stop().await.unwrap_or_default() {
             if let Some(running) = self.running(&turn) {
                 running.stop.cancel();

@@ -26,7 +26,7 @@ pub(super) enum Trouble {
     /// It stood in the way of another one.
     #[error("{0}")]
     InTheWay(String),
-    /// The connection was gone before anything was asked.
+    /// The connection was gone before anything was done.
     #[error("{0}")]
     Gone(String),
     #[error("{0}")]
@@ -118,9 +118,8 @@ impl Link {
 
     /// All statements in one transaction, in order.
     pub(super) async fn commit(&mut self, batch: &Batch, owner: &str) -> Result<Vec<usize>, Trouble> {
-        if let Err(error) = self.client.batch_execute("BEGIN").await {
-            return Err(if self.is_open() { error.into() } else { Trouble::Gone(said(&error)) });
-        }
+        // a database that was restarted meanwhile says so on the connections of before
+        self.client.batch_execute("BEGIN").await.map_err(|error| Trouble::Gone(said(&error)))?;
         let done = self.in_transaction(batch, owner).await;
         match done {
             Ok(changed) => {
