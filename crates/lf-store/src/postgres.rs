@@ -2,6 +2,7 @@
 //! they are gone.
 
 mod link;
+mod tls;
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use lf_core::Secret;
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_postgres::Config;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Host, SslMode};
 use tokio_util::task::TaskTracker;
 
 use crate::batch::{Batch, Committed, Param, Row, Statement};
@@ -17,6 +18,7 @@ use crate::error::StoreError;
 use crate::schema::POSTGRES_STEPS;
 
 use link::{Link, Trouble};
+use tls::Tls;
 
 /// A daemon that has said nothing for so long is taken for dead, and others go on with its turns.
 pub const LEASE: Duration = Duration::from_secs(10);
@@ -35,6 +37,7 @@ const MIGRATION: i64 = 0x6c66_2d73_746f_7265;
 
 pub(crate) struct Postgres {
     config: Config,
+    tls: Option<Tls>,
     place: String,
     /// This daemon, among those that share the database.
     owner: String,
@@ -55,20 +58,21 @@ impl Postgres {
     ///
     /// # Errors
     /// When it is no address of a database; it is not repeated in the error, because there is a password in it.
-    pub(crate) fn new(url: &Secret) -> Result<Self, StoreError> {
+    pub(crate) fn new(url: &Secret, roots: &[Vec<u8>]) -> Result<Self, StoreError> {
         let place = place(url.expose());
         let parsed = url.expose().parse::<Config>().ok().filter(|config| !config.get_hosts().is_empty());
         let Some(mut config) = parsed.filter(|_| is_url(url.expose())) else {
             let reason = "it is not of the form postgres://user:password@host:5432/database".to_owned();
             return Err(StoreError::Unavailable { place, reason });
         };
-        if config.get_ssl_mode() == tokio_postgres::config::SslMode::Require {
-            let reason =
-                "TLS to Postgres (`sslmode=require`) is not supported; use a private network or a local \
-                          proxy that speaks TLS, and `sslmode=disable`"
-                    .to_owned();
-            return Err(StoreError::Unavailable { place, reason });
-        }
+        let tls = match config.get_ssl_mode() {
+            SslMode::Require => Some(Tls::new(roots).map_err(|error| {
+                let reason = format!("TLS cannot be set up: {error}");
+                StoreError::Unavailable { place: place.clone(), reason }
+            })?),
+            // neither tried first nor fallen back to: what is sent in clear is what is said so
+            _ => None,
+        };
         let limits = "-c statement_timeout=10s -c lock_timeout=8s -c idle_in_transaction_session_timeout=30s";
         let options = config.get_options().map_or(limits.to_owned(), |given| format!("{limits} {given}"));
         config.options(options).connect_timeout(CONNECT_WAIT).keepalives_idle(Duration::from_secs(30));
@@ -77,6 +81,7 @@ impl Postgres {
         }
         Ok(Self {
             config,
+            tls,
             place,
             owner: uuid::Uuid::now_v7().simple().to_string(),
             idle: std::sync::Mutex::default(),
@@ -180,7 +185,7 @@ impl Postgres {
     }
 
     async fn connect(&self) -> Result<Link, StoreError> {
-        match timeout(CONNECT_WAIT, Link::connect(&self.config, &self.tasks)).await {
+        match timeout(CONNECT_WAIT, Link::connect(&self.config, self.tls.clone(), &self.tasks)).await {
             Ok(Ok(link)) => Ok(link),
             Ok(Err(trouble)) => Err(self.unavailable(trouble.to_string())),
             Err(_) => Err(self.unavailable(format!("no connection within {CONNECT_WAIT:?}"))),

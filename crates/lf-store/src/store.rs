@@ -48,12 +48,13 @@ impl Store {
     }
 
     /// The store of all daemons that use this database, `postgres://user:password@host:port/database`. Nothing is
-    /// connected to yet: a database that is not there now is used as soon as it is.
+    /// connected to yet: a database that is not there now is used as soon as it is. With `sslmode=require` it is spoken to
+    /// over TLS, where these certificates, in DER, are trusted besides the system's.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] when that is no such URL.
-    pub fn shared(url: &Secret) -> Result<Self, StoreError> {
-        Ok(Self(Arc::new(Database::Postgres(Box::new(Postgres::new(url)?)))))
+    pub fn shared(url: &Secret, roots: &[Vec<u8>]) -> Result<Self, StoreError> {
+        Ok(Self(Arc::new(Database::Postgres(Box::new(Postgres::new(url, roots)?)))))
     }
 
     /// Whether the database can be used now; a new one is given its tables.

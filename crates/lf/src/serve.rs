@@ -73,7 +73,8 @@ async fn store(
     let opened = match storage {
         Err(reason) => Err(reason),
         Ok(Storage::Postgres(url)) => {
-            let store = Store::shared(&url).map_err(|error| error.to_string());
+            let store = Store::shared(&url, &crate::roots::roots(&crate::environment()))
+                .map_err(|error| error.to_string());
             if let Ok(store) = &store
                 && let Err(error) = store.check().await
             {

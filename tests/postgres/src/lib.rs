@@ -10,6 +10,7 @@
 )]
 
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
@@ -116,6 +117,21 @@ impl Postgres {
     pub fn stop(&self) {
         let mut command = self.program("pg_ctl");
         succeed(command.arg("--pgdata").arg(self.data()).args(["stop", "--wait", "--mode=fast", "--silent"]));
+    }
+
+    /// Speaks TLS from now on to who asks for it, with this certificate and key in PEM.
+    pub fn certify(&self, certificate: &str, key: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.data().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some(user) = other_user() {
+                std::os::unix::fs::chown(&path, Some(user.uid.as_raw()), None).unwrap();
+            }
+        }
+        self.ask("postgres", "ALTER SYSTEM SET ssl = on");
+        self.stop();
+        self.start_again();
     }
 
     /// A new and empty database.

@@ -4,13 +4,16 @@ use std::collections::HashMap;
 use std::error::Error as _;
 
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config, Connection, NoTls};
 use tokio_util::task::TaskTracker;
 
 use crate::batch::{Batch, Beginning, Of, Param, Row, Statement};
+
+use super::tls::Tls;
 
 pub(super) struct Link {
     client: Client,
@@ -74,14 +77,15 @@ fn said(error: &tokio_postgres::Error) -> String {
 const USABLE: &str = "SELECT current_setting('server_encoding')";
 
 impl Link {
-    pub(super) async fn connect(config: &Config, tasks: &TaskTracker) -> Result<Self, Trouble> {
-        let (client, connection) = config.connect(NoTls).await?;
-        // ends when the client is dropped, or the database goes away
-        tasks.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = said(&error), "a connection to Postgres has ended");
-            }
-        });
+    pub(super) async fn connect(
+        config: &Config,
+        tls: Option<Tls>,
+        tasks: &TaskTracker,
+    ) -> Result<Self, Trouble> {
+        let client = match tls {
+            Some(tls) => attended(config.connect(tls).await?, tasks),
+            None => attended(config.connect(NoTls).await?, tasks),
+        };
         Ok(Self { client, prepared: HashMap::new() })
     }
 
@@ -200,6 +204,20 @@ impl Link {
         self.prepared.insert(sql, prepared.clone());
         Ok(prepared)
     }
+}
+
+/// Lets the connection run: it ends when the client is dropped, or the database goes away.
+fn attended<S, T>((client, connection): (Client, Connection<S, T>), tasks: &TaskTracker) -> Client
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    tasks.spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(error = said(&error), "a connection to Postgres has ended");
+        }
+    });
+    client
 }
 
 fn value(row: &tokio_postgres::Row, column: usize) -> Result<Param, Trouble> {

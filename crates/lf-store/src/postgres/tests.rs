@@ -5,7 +5,7 @@ use lf_test_postgres::{Database, PASSWORD, Postgres as Server};
 use crate::{Begin, Conversation, Kind, Store, StoreError, TurnState};
 
 fn store(database: &Database) -> Store {
-    Store::shared(&database.url().into()).unwrap()
+    Store::shared(&database.url().into(), &[]).unwrap()
 }
 
 async fn begun(store: &Store, turn: &str, after: Option<i64>) -> Result<crate::TurnJournal, StoreError> {
@@ -160,13 +160,13 @@ async fn the_password_is_in_no_error() {
     for (wrong, expected) in [
         (url.replace(PASSWORD, "pass-never-shown-2"), "password authentication failed"),
         (url.replace("/test", "/none"), "does not exist"),
-        (format!("{url}?sslmode=require"), "TLS"),
+        (format!("{url}?sslmode=require"), "does not support TLS"),
         (format!("{url}?option=none"), "of the form"),
         (url.replace("127.0.0.1:", "127.0.0.1:x"), "of the form"),
         (format!("mysql{url}"), "of the form"),
         (format!("host=localhost password={PASSWORD}"), "of the form"),
     ] {
-        let error = match Store::shared(&wrong.as_str().into()) {
+        let error = match Store::shared(&wrong.as_str().into(), &[]) {
             Ok(store) => store.check().await.unwrap_err(),
             Err(error) => error,
         };
@@ -185,4 +185,114 @@ async fn more_callers_than_connections_wait_for_each_other() {
     assert!(all.iter().all(|found| *found == Ok(None)), "{all:?}");
     let open = database.ask("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lf' AND datname = current_database()");
     assert!(open.parse::<usize>().unwrap() <= super::CONNECTIONS, "{open}");
+}
+
+#[tokio::test]
+async fn a_database_is_spoken_to_over_tls_when_its_certificate_is_right() {
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let root = authority.self_signed(&authority_key).unwrap().der().to_vec();
+    let issuer = rcgen::Issuer::new(authority, authority_key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = certificate.signed_by(&key, &issuer).unwrap();
+    let server = Server::own();
+    let database = server.database();
+    server.certify(&certificate.pem(), &key.serialize_pem());
+
+    let named = format!("{}?sslmode=require", database.url().replace("127.0.0.1", "localhost"));
+    let store = Store::shared(&named.as_str().into(), std::slice::from_ref(&root)).unwrap();
+    store.check().await.unwrap();
+    let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+                     WHERE ssl AND application_name = 'lf'";
+    assert_eq!(database.ask(encrypted), "1");
+    let other_name = format!("{}?sslmode=require", database.url());
+    for (url, roots) in [(&named, &[][..]), (&other_name, &[root][..])] {
+        let error = Store::shared(&url.as_str().into(), roots).unwrap().check().await.unwrap_err();
+        assert!(error.to_string().contains("certificate"), "{error}");
+    }
+}
+
+/// Somebody else who holds the conversation's row, as a backup or a person with `psql` may.
+async fn holding(database: &Database) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(&database.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio_util::task::TaskTracker::new().spawn(connection);
+    client.batch_execute("BEGIN; SELECT 1 FROM conversation WHERE id = 'c' FOR UPDATE").await.unwrap();
+    client
+}
+
+/// That many connections that wait for somebody who holds a row.
+async fn waiting(database: &Database, count: usize) -> Vec<String> {
+    let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lf' AND wait_event_type = 'Lock'
+               AND datname = current_database()";
+    let all = async {
+        loop {
+            let pids: Vec<String> = database.ask(sql).lines().map(str::to_owned).collect();
+            if pids.len() == count {
+                return pids;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), all).await.expect("they wait")
+}
+
+#[tokio::test]
+async fn a_database_that_is_slow_is_told_within_its_time() {
+    let database = Server::shared().database();
+    let impatient = format!("{}?options=-c%20lock_timeout%3D100ms", database.url());
+    let store = Store::shared(&impatient.as_str().into(), &[]).unwrap();
+    begun(&store, "t1", None).await.unwrap();
+    let holder = holding(&database).await;
+    let error = begun(&store, "t2", None).await.err().unwrap();
+    assert!(error.to_string().ends_with("canceling statement due to lock timeout"), "{error}");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    begun(&store, "t2", None).await.unwrap();
+    assert_eq!(store.messages("c", 0).await.unwrap().len(), 2, "nothing is left of the first try");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_in_the_middle_leaves_nothing_half_done() {
+    let database = Server::shared().database();
+    let store = store(&database);
+    begun(&store, "t1", None).await.unwrap();
+    let holder = holding(&database).await;
+    let cut = async {
+        let pids = waiting(&database, 1).await;
+        database.ask(&format!("SELECT pg_terminate_backend({})", pids[0]));
+    };
+    let (begun_then, ()) = tokio::join!(begun(&store, "t2", None), cut);
+    let error = begun_then.err().unwrap();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(store.running().await.unwrap().len(), 1);
+    begun(&store, "t2", None).await.unwrap();
+
+    // between two uses nobody notices
+    let all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+               WHERE application_name = 'lf' AND datname = current_database()";
+    assert_ne!(database.ask(all), "0");
+    store.renew().await.unwrap();
+    assert_ne!(database.ask(all), "0");
+    assert_eq!(store.running().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn connections_that_are_all_busy_are_told_and_not_waited_for_without_end() {
+    let database = Server::shared().database();
+    let store = store(&database);
+    begun(&store, "t", None).await.unwrap();
+    let holder = holding(&database).await;
+    let ids: Vec<String> = (0..super::CONNECTIONS).map(|at| format!("t{at}")).collect();
+    let blocked = futures_util::future::join_all(ids.iter().map(|id| begun(&store, id, None)));
+    let more = async {
+        waiting(&database, super::CONNECTIONS).await;
+        let busy = store.conversation("c").await.unwrap_err();
+        holder.batch_execute("ROLLBACK").await.unwrap();
+        busy
+    };
+    let (blocked, busy) = tokio::join!(blocked, more);
+    assert!(busy.to_string().contains("all 8 connections have been busy for 5s"), "{busy}");
+    assert!(blocked.iter().all(Result::is_ok), "each waited less than the database lets it");
 }

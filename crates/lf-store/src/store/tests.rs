@@ -59,7 +59,7 @@ impl Bench {
 
     fn postgres() -> Self {
         let database = Postgres::shared().database();
-        let store = Store::shared(&database.url().into()).unwrap();
+        let store = Store::shared(&database.url().into(), &[]).unwrap();
         Self { home: Home::Database(database), store }
     }
 
@@ -82,7 +82,7 @@ impl Bench {
                     other => break other.unwrap(),
                 }
             },
-            Home::Database(database) => Store::shared(&database.url().into()).unwrap(),
+            Home::Database(database) => Store::shared(&database.url().into(), &[]).unwrap(),
         };
         Self { home, store }
     }

@@ -176,7 +176,7 @@ impl Home {
         let dir = match self {
             Self::Directory(dir) => dir.path(),
             Self::Database(database) => {
-                return Arc::new(Memory::new(Store::shared(&database.url().into()).unwrap()));
+                return Arc::new(Memory::new(Store::shared(&database.url().into(), &[]).unwrap()));
             }
         };
         loop {
