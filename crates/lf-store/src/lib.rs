@@ -12,4 +12,6 @@ mod schema;
 mod store;
 
 pub use error::StoreError;
-pub use store::{Begin, Conversation, Kept, Kind, Page, Store, TurnJournal, TurnRecord, TurnState};
+pub use store::{
+    Begin, Conversation, Kept, Kind, LeftWaiting, Page, Store, TurnJournal, TurnRecord, TurnState,
+};

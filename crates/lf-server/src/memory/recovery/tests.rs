@@ -122,6 +122,8 @@ fn setup(repeatable: bool) -> Setup {
         text_formats: lf_core::text_calls::DEFAULT,
         limits: Limits::default(),
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
     }
 }
 
@@ -140,6 +142,12 @@ fn with(journal: impl Journal + 'static, walks: &Walks) -> Drive {
         tools: Arc::new(walking(walks.clone())),
         turn_timeout: std::time::Duration::from_secs(60),
         person: None,
+        approving: Approving {
+            approvals: Arc::new(crate::approvals::CallApprovals::new()),
+            about: About { project: "a/b".to_owned(), model: None, turn: None, conversation: None },
+            attendance: Attendance::Nobody,
+            wait: std::time::Duration::from_secs(300),
+        },
         journal: Some(Box::new(journal)),
         stop: None,
         remember: Box::new(|_| {}),
