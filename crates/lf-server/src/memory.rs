@@ -12,16 +12,17 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Done, Entry};
+use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
 use lf_core::{ChatEvent, Journal as _, Message, Project};
-use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
+use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info};
 
 use crate::app::{App, Refusal};
+use crate::approvals::{self, About, Attendance, Outcome};
 use crate::chat;
-use crate::driver::{Drive, drive};
+use crate::driver::{Approving, Drive, drive};
 
 use context::unsaid;
 pub(crate) use recovery::events as events_of;
@@ -49,6 +50,8 @@ pub(crate) struct Saying {
     pub request: ChatRequest,
     /// All tools of the model, or those that were chosen for the conversation.
     pub chosen_tools: bool,
+    /// Who may approve calls.
+    pub attendance: Attendance,
 }
 
 impl Memory {
@@ -110,6 +113,33 @@ impl App {
         self.memory.as_ref().map_err(|reason| Refusal::NoMemory { reason: reason.clone() })
     }
 
+    /// Decides about a call that waits, wherever it does.
+    ///
+    /// # Errors
+    /// When the decision cannot be kept.
+    pub(crate) async fn decide(&self, id: &str, decision: Decision) -> Result<Outcome, Refusal> {
+        let outcome = self.approvals.decide(id, decision.clone()).await;
+        let Ok(memory) = self.memory() else { return Ok(outcome) };
+        if outcome != Outcome::Unknown {
+            return Ok(outcome);
+        }
+        let left = memory.store.all_waiting(approvals::oldest()).await.map_err(|error| unkept(&error))?;
+        let Some(left) = left.into_iter().find(|left| left.waiting.asks.iter().any(|ask| ask.id == id))
+        else {
+            return Ok(Outcome::Unknown);
+        };
+        // as it is when no turn runs that could have taken it
+        let _guard = memory.turn_to_speak(&left.conversation).await;
+        let now = memory.store.waiting(&left.conversation).await.map_err(|error| unkept(&error))?;
+        let Some(LeftWaiting { mut waiting, .. }) = now else { return Ok(Outcome::Unknown) };
+        if !approvals::decide(&mut waiting, id, &decision) {
+            return Ok(Outcome::Unknown);
+        }
+        let kept =
+            memory.store.decided(&left.conversation, &waiting).await.map_err(|error| unkept(&error))?;
+        Ok(if kept { Outcome::Taken } else { Outcome::Unknown })
+    }
+
     /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
     /// watches. Waits while another turn runs in it.
     ///
@@ -139,7 +169,7 @@ impl App {
     ) -> Result<Option<Arc<Running>>, Refusal> {
         let memory = self.memory()?;
         let (guard, kept) = memory.next_to_speak(&conversation.id).await.map_err(|error| unkept(&error))?;
-        let Saying { mut request, chosen_tools } = saying;
+        let Saying { mut request, chosen_tools, attendance } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         // they are of this request, and nothing that was said
         let (systems, said): (Vec<Message>, Vec<Message>) = std::mem::take(&mut request.messages)
@@ -152,7 +182,15 @@ impl App {
             true => Some(memory.store.tools(&conversation.id).await.map_err(|error| unkept(&error))?),
             false => None,
         };
-        let with = chat::Conversation { before: shown.into(), tools, ..chat::Conversation::default() };
+        let waiting = memory.waiting(&conversation.id).await.map_err(|error| unkept(&error))?;
+        let always = memory.store.approved(&conversation.id).await.map_err(|error| unkept(&error))?;
+        let with = chat::Conversation {
+            before: shown.into(),
+            tools,
+            always,
+            waiting,
+            ..chat::Conversation::default()
+        };
         let prepared = self.prepare(scope, request, with).await?;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
@@ -166,6 +204,17 @@ impl App {
         };
         let mut events = Vec::new();
         let turn_timeout = prepared.setup.limits.turn_timeout;
+        let approving = Approving {
+            approvals: self.approvals.clone(),
+            about: About {
+                project: prepared.project,
+                model: Some(prepared.setup.model.clone()),
+                turn: Some(turn.clone()),
+                conversation: Some(conversation.id.clone()),
+            },
+            attendance,
+            wait: prepared.setup.limits.approval_timeout,
+        };
         let mut course = Course::new(prepared.setup, &mut events);
         for notice in prepared.notices {
             let entry = Entry::Notice(notice);
@@ -175,6 +224,7 @@ impl App {
         let running = Arc::new(Running::new(turn, conversation.id.clone(), named));
         let with = Drive {
             upstreams: prepared.upstreams,
+            approving,
             tools: prepared.tools,
             turn_timeout,
             person: None,
@@ -217,6 +267,7 @@ impl Memory {
                     event = events.next() => event,
                 };
                 let Some(event) = event else { break };
+                memory.learn(&running, &event).await;
                 if let Some(state) = running.ends_with(&event) {
                     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
                     if !memory.end(&running, state, done).await {
@@ -232,8 +283,36 @@ impl Memory {
         });
     }
 
+    /// What is approved for all of the conversation is so for later turns, too.
+    async fn learn(&self, running: &Running, event: &ChatEvent) {
+        let ChatEvent::ApprovalDecided(ask) = event else { return };
+        if ask.decision.as_ref().is_none_or(|decision| decision.verdict != Verdict::Always) {
+            return;
+        }
+        if let Err(error) = self.store.approve_always(&running.conversation, &ask.tool).await {
+            error!(turn = running.turn, %error, "an approval for the conversation could not be kept");
+        }
+    }
+
+    /// What the last turn of a conversation ended with; what is too old by now is a no.
+    async fn waiting(&self, conversation: &str) -> Result<Option<Waiting>, StoreError> {
+        let left = self.store.waiting(conversation).await?;
+        Ok(left.map(|LeftWaiting { mut waiting, created, .. }| {
+            if created < approvals::oldest() {
+                approvals::expire(&mut waiting);
+            }
+            waiting
+        }))
+    }
+
     /// False when the turn is another daemon's.
     async fn end(&self, running: &Running, state: TurnState, done: Option<Done>) -> bool {
+        // before the end is kept: a turn that has no end is ended again after a crash
+        if let Some(waiting) = done.as_ref().and_then(|done| done.waiting.as_ref())
+            && let Err(error) = self.store.leave(&running.conversation, waiting).await
+        {
+            error!(turn = running.turn, %error, "calls that wait for an approval could not be kept");
+        }
         let said = done.map(|done| done.said.to_vec()).unwrap_or_default();
         let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
         let ended = self.store.end(&running.turn, &running.conversation, state, &said).await;

@@ -20,4 +20,6 @@ mod store;
 
 pub use error::StoreError;
 pub use postgres::LEASE;
-pub use store::{Begin, Conversation, Kept, Kind, Page, Store, TurnJournal, TurnRecord, TurnState};
+pub use store::{
+    Begin, Conversation, Kept, Kind, LeftWaiting, Page, Store, TurnJournal, TurnRecord, TurnState,
+};

@@ -1,5 +1,6 @@
 //! What is remembered, as the daemon speaks of it.
 
+mod approvals;
 mod conversations;
 mod leases;
 mod messages;
@@ -10,13 +11,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lf_core::Secret;
+use lf_core::{Secret, ToolRef};
 
 use crate::batch::{Batch, Committed, Param, Row};
 use crate::error::StoreError;
 use crate::postgres::Postgres;
 use crate::sqlite::Sqlite;
 
+pub use approvals::LeftWaiting;
 pub use conversations::{Conversation, Kind, Page};
 pub use messages::Kept;
 pub use turns::{Begin, TurnJournal, TurnRecord, TurnState};
@@ -119,6 +121,12 @@ impl Columns {
             _ => 0,
         }
     }
+}
+
+/// Server and name.
+fn tool(row: Row) -> ToolRef {
+    let mut columns = Columns::of(row);
+    ToolRef { server: columns.text().into(), name: columns.text().into() }
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 /// Ids are compared byte by byte, as SQLite does it. `lf_plain` takes case, diacritics and ASCII punctuation out of a text:
 /// SQLite's FTS5 knows none of them, and Postgres would see addresses and numbers in it. A text is searchable in its first 200,000 characters, because a `tsvector` holds
 /// no more than 1 MiB.
-pub(crate) const STEPS: &[&str] = &[r#"
+pub(crate) const STEPS: &[&str] = &[
+    r#"
     CREATE TABLE conversation (
         id TEXT COLLATE "C" PRIMARY KEY,
         scope TEXT COLLATE "C" NOT NULL,
@@ -81,4 +82,22 @@ pub(crate) const STEPS: &[&str] = &[r#"
         body TEXT NOT NULL,
         PRIMARY KEY (conversation, hash)
     );
-"#];
+"#,
+    r#"
+    -- calls that the last turn of a conversation ended with, because nobody had approved them
+    CREATE TABLE waiting (
+        conversation TEXT COLLATE "C" PRIMARY KEY REFERENCES conversation ON DELETE CASCADE,
+        body TEXT NOT NULL,
+        created BIGINT NOT NULL
+    );
+    CREATE INDEX waiting_by_age ON waiting (created);
+
+    -- tools that were approved for all of a conversation
+    CREATE TABLE approved (
+        conversation TEXT COLLATE "C" NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        server TEXT COLLATE "C" NOT NULL,
+        name TEXT COLLATE "C" NOT NULL,
+        PRIMARY KEY (conversation, server, name)
+    );
+"#,
+];
