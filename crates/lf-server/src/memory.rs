@@ -3,6 +3,7 @@
 
 mod context;
 mod endings;
+mod forgetting;
 mod recovery;
 mod running;
 
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::turn::{Course, Done, Entry};
-use lf_core::{ChatEvent, Journal as _, Message, Project};
+use lf_core::{ChatEvent, Journal as _, Message, ModelError, Project};
 use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,8 +25,12 @@ use crate::driver::{Drive, drive};
 
 use context::unsaid;
 use endings::{Ending, Endings};
+use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use running::Running;
+
+/// Turns that run or wait, over all conversations: they need no connection, which would bound them.
+const TURNS: usize = 4096;
 
 /// Everything that goes on in kept conversations.
 pub(crate) struct Memory {
@@ -40,6 +45,7 @@ pub(crate) struct Memory {
     /// Nothing else is begun.
     closing: CancellationToken,
     endings: Endings,
+    forgotten: Forgotten,
 }
 
 /// What is said in a conversation, and how it is to be answered.
@@ -60,6 +66,7 @@ impl Memory {
             leave: CancellationToken::new(),
             closing: CancellationToken::new(),
             endings: Endings::default(),
+            forgotten: Forgotten::default(),
         }
     }
 
@@ -113,7 +120,7 @@ impl App {
     }
 
     /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
-    /// watches. Waits while another turn runs in it.
+    /// watches. Waits while another turn runs in it; dropped meanwhile, the turn begins all the same.
     ///
     /// # Errors
     /// [`Refusal`]; then nothing was kept.
@@ -124,8 +131,33 @@ impl App {
         saying: Saying,
     ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
-        let guard = memory.turn_to_speak(&conversation.id).await;
-        memory.settle(Some(&conversation.id)).await.map_err(|error| unkept(&error))?;
+        let refuse = |reason: String| Refusal::NoMemory { reason };
+        if memory.tasks.len() >= TURNS {
+            return Err(refuse(format!("{TURNS} turns run or wait already")));
+        }
+        let (app, scope, id) = (self.clone(), scope.cloned(), conversation.id.clone());
+        // a client that left in the middle of this would leave a turn that is kept and never runs
+        let begun = memory.tasks.spawn(async move { app.begin(scope.as_ref(), id, saying).await });
+        begun.await.unwrap_or_else(|error| Err(refuse(format!("the turn could not begin: {error}"))))
+    }
+
+    async fn begin(
+        self: &Arc<Self>,
+        scope: Option<&Arc<Project>>,
+        id: String,
+        saying: Saying,
+    ) -> Result<Arc<Running>, Refusal> {
+        let memory = self.memory()?;
+        let guard = tokio::select! {
+            guard = memory.turn_to_speak(&id) => guard,
+            () = memory.leave.cancelled() => return Err(Refusal::Model(ModelError::going_down())),
+        };
+        memory.settle(Some(&id)).await.map_err(|error| unkept(&error))?;
+        // it may have been changed or deleted while this one waited
+        let found = memory.store.conversation(&id).await.map_err(|error| unkept(&error))?;
+        let Some(conversation) = found.as_ref().filter(|_| !memory.forgotten.has(&id)) else {
+            return Err(Refusal::UnknownConversation(id));
+        };
         let Saying { mut request, chosen_tools } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let kept = memory.store.messages(&conversation.id, 0).await.map_err(|error| unkept(&error))?;

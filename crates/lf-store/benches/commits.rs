@@ -3,7 +3,6 @@
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    clippy::disallowed_methods,
     reason = "its result is what it prints, and without a disk there is none"
 )]
 

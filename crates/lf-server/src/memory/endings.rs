@@ -60,14 +60,12 @@ impl Memory {
                 continue;
             }
             let (turn, said) = (&ending.turn, &ending.said);
-            if let Err(error) = self.store.end(turn, &ending.conversation, ending.state, said).await {
+            match self.store.end(turn, &ending.conversation, ending.state, said).await {
+                Ok(()) => info!(turn, state = ending.state.name(), "the end of a turn is kept at last"),
                 // with its conversation, or its whole database, the turn may have been taken away
-                if self.store.turn(turn).await?.is_some() {
-                    return Err(error);
-                }
-                warn!(turn, %error, "a turn is gone whose end was to be kept");
+                Err(error) if self.store.turn(turn).await?.is_some() => return Err(error),
+                Err(error) => warn!(turn, %error, "a turn is gone whose end was to be kept"),
             }
-            info!(turn, state = ending.state.name(), "the end of a turn is kept at last");
             owed.remove(at);
         }
         Ok(())
