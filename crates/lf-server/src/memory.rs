@@ -12,16 +12,17 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Done, Entry};
+use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
 use lf_core::{ChatEvent, Journal as _, Message, ModelError, Project};
-use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
+use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info};
 
 use crate::app::{App, Refusal};
+use crate::approvals::{self, About, Attendance, Outcome};
 use crate::chat;
-use crate::driver::{Drive, drive};
+use crate::driver::{Approving, Drive, drive};
 
 use context::unsaid;
 use endings::{Ending, Endings};
@@ -54,6 +55,8 @@ pub(crate) struct Saying {
     pub request: ChatRequest,
     /// All tools of the model, or those that were chosen for the conversation.
     pub chosen_tools: bool,
+    /// Who may approve calls.
+    pub attendance: Attendance,
 }
 
 impl Memory {
@@ -119,6 +122,33 @@ impl App {
         self.memory.as_ref().map_err(|reason| Refusal::NoMemory { reason: reason.clone() })
     }
 
+    /// Decides about a call that waits, wherever it does.
+    ///
+    /// # Errors
+    /// When the decision cannot be kept.
+    pub(crate) async fn decide(&self, id: &str, decision: Decision) -> Result<Outcome, Refusal> {
+        let outcome = self.approvals.decide(id, decision.clone()).await;
+        let Ok(memory) = self.memory() else { return Ok(outcome) };
+        if outcome != Outcome::Unknown {
+            return Ok(outcome);
+        }
+        let left = memory.store.all_waiting(approvals::oldest()).await.map_err(|error| unkept(&error))?;
+        let Some(left) = left.into_iter().find(|left| left.waiting.asks.iter().any(|ask| ask.id == id))
+        else {
+            return Ok(Outcome::Unknown);
+        };
+        // as it is when no turn runs that could have taken it
+        let _guard = memory.turn_to_speak(&left.conversation).await;
+        let now = memory.store.waiting(&left.conversation).await.map_err(|error| unkept(&error))?;
+        let Some(LeftWaiting { mut waiting, .. }) = now else { return Ok(Outcome::Unknown) };
+        if !approvals::decide(&mut waiting, id, &decision) {
+            return Ok(Outcome::Unknown);
+        }
+        let kept =
+            memory.store.decided(&left.conversation, &waiting).await.map_err(|error| unkept(&error))?;
+        Ok(if kept { Outcome::Taken } else { Outcome::Unknown })
+    }
+
     /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
     /// watches. Waits while another turn runs in it; dropped meanwhile, the turn begins all the same.
     ///
@@ -158,7 +188,7 @@ impl App {
         let Some(conversation) = found.as_ref().filter(|_| !memory.forgotten.has(&id)) else {
             return Err(Refusal::UnknownConversation(id));
         };
-        let Saying { mut request, chosen_tools } = saying;
+        let Saying { mut request, chosen_tools, attendance } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let kept = memory.store.messages(&conversation.id, 0).await.map_err(|error| unkept(&error))?;
         // they are of this request, and nothing that was said
@@ -172,7 +202,15 @@ impl App {
             true => Some(memory.store.tools(&conversation.id).await.map_err(|error| unkept(&error))?),
             false => None,
         };
-        let with = chat::Conversation { before: shown.into(), tools, ..chat::Conversation::default() };
+        let waiting = memory.waiting(&conversation.id).await.map_err(|error| unkept(&error))?;
+        let always = memory.store.approved(&conversation.id).await.map_err(|error| unkept(&error))?;
+        let with = chat::Conversation {
+            before: shown.into(),
+            tools,
+            always,
+            waiting,
+            ..chat::Conversation::default()
+        };
         let prepared = self.prepare(scope, request, with).await?;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
@@ -181,6 +219,17 @@ impl App {
         let mut journal = memory.store.begin(begin).await.map_err(|error| unkept(&error))?;
         let mut events = Vec::new();
         let turn_timeout = prepared.setup.limits.turn_timeout;
+        let approving = Approving {
+            approvals: self.approvals.clone(),
+            about: About {
+                project: prepared.project,
+                model: Some(prepared.setup.model.clone()),
+                turn: Some(turn.clone()),
+                conversation: Some(conversation.id.clone()),
+            },
+            attendance,
+            wait: prepared.setup.limits.approval_timeout,
+        };
         let mut course = Course::new(prepared.setup, &mut events);
         for notice in prepared.notices {
             let entry = Entry::Notice(notice);
@@ -190,6 +239,7 @@ impl App {
         let running = Arc::new(Running::new(turn, conversation.id.clone(), named));
         let with = Drive {
             upstreams: prepared.upstreams,
+            approving,
             tools: prepared.tools,
             turn_timeout,
             person: None,
@@ -231,6 +281,7 @@ impl Memory {
                     event = events.next() => event,
                 };
                 let Some(mut event) = event else { break };
+                memory.learn(&running, &event).await;
                 if let Some(state) = running.ends_with(&event) {
                     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
                     if let Err(error) = memory.end(&running, state, done).await {
@@ -245,6 +296,28 @@ impl Memory {
         });
     }
 
+    /// What is approved for all of the conversation is so for later turns, too.
+    async fn learn(&self, running: &Running, event: &ChatEvent) {
+        let ChatEvent::ApprovalDecided(ask) = event else { return };
+        if ask.decision.as_ref().is_none_or(|decision| decision.verdict != Verdict::Always) {
+            return;
+        }
+        if let Err(error) = self.store.approve_always(&running.conversation, &ask.tool).await {
+            error!(turn = running.turn, %error, "an approval for the conversation could not be kept");
+        }
+    }
+
+    /// What the last turn of a conversation ended with; what is too old by now is a no.
+    async fn waiting(&self, conversation: &str) -> Result<Option<Waiting>, StoreError> {
+        let left = self.store.waiting(conversation).await?;
+        Ok(left.map(|LeftWaiting { mut waiting, created, .. }| {
+            if created < approvals::oldest() {
+                approvals::expire(&mut waiting);
+            }
+            waiting
+        }))
+    }
+
     /// # Errors
     /// When the end is to be kept later.
     async fn end(
@@ -253,16 +326,17 @@ impl Memory {
         state: TurnState,
         done: Option<Done>,
     ) -> Result<(), StoreError> {
-        let (turn, conversation) = (&running.turn, &running.conversation);
-        let said = done.map(|done| done.said.to_vec()).unwrap_or_default();
-        let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-        if let Err(error) = self.store.end(turn, conversation, state, &said).await {
-            error!(turn, %error, "the end of a turn cannot be kept now");
-            self.owe(Ending { turn: turn.clone(), conversation: conversation.clone(), state, said }).await;
+        let (said, waiting) = done.map(|done| (done.said.to_vec(), done.waiting)).unwrap_or_default();
+        let said = said.into_iter().map(|message| (message_id(), message)).collect();
+        let (turn, conversation) = (running.turn.clone(), running.conversation.clone());
+        let ending = Ending { turn, conversation, state, said, waiting };
+        if let Err(error) = self.keep(&ending).await {
+            error!(turn = running.turn, %error, "the end of a turn cannot be kept now");
+            self.owe(ending).await;
             return Err(error);
         }
-        running.answered(said);
-        info!(turn, conversation, state = state.name(), "turn kept");
+        running.answered(ending.said);
+        info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use lf_core::Project;
 use lf_core::model::ChatRequest;
 use lf_store::{Conversation, Kind, Page};
@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::Shared;
 use super::conversations::{message, now};
 use crate::app::{App, Refusal};
+use crate::approvals::Attendance;
 use crate::memory::{Memory, Running, Saying, unkept};
 use crate::reply::{Caller, Face};
 
@@ -71,7 +72,8 @@ pub(super) async fn converse(
         updated: at,
     };
     memory.store.create(&conversation).await.map_err(|error| unkept(&error))?;
-    app.converse(scope, &conversation, Saying { request, chosen_tools: false }).await
+    app.converse(scope, &conversation, Saying { request, chosen_tools: false, attendance: Attendance::Told })
+        .await
 }
 
 /// A session is of one project: the same name in another one is another conversation.
@@ -91,14 +93,11 @@ pub(super) async fn history(
         let store = &shared.app.memory()?.store;
         store.messages(&id(&namespace, &project, &session), 0).await.map_err(|error| unkept(&error))
     };
-    match read.await {
-        Ok(kept) => {
-            let messages: Vec<Value> =
-                kept.iter().map(|kept| message(&kept.id, kept.created, &kept.message)).collect();
-            Json(json!({"messages": messages})).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(read.await, |kept| {
+        let messages: Vec<Value> =
+            kept.iter().map(|kept| message(&kept.id, kept.created, &kept.message)).collect();
+        Json(json!({"messages": messages}))
+    })
 }
 
 pub(super) async fn delete(
@@ -110,10 +109,7 @@ pub(super) async fn delete(
         shared.app.find_project(&namespace, &project).await?;
         forget(shared.app.memory()?, &id(&namespace, &project, &session)).await
     };
-    match deleted.await {
-        Ok(_) => Json(json!({"message": format!("Session {session} deleted")})).into_response(),
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(deleted.await, |_| Json(json!({"message": format!("Session {session} deleted")})))
 }
 
 pub(super) async fn delete_all(
@@ -138,12 +134,9 @@ pub(super) async fn delete_all(
             }
         }
     };
-    match deleted.await {
-        Ok(count) => {
-            Json(json!({"message": format!("Deleted {count} session(s)"), "count": count})).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(deleted.await, |count| {
+        Json(json!({"message": format!("Deleted {count} session(s)"), "count": count}))
+    })
 }
 
 /// False where there was none. What runs in it is stopped.
