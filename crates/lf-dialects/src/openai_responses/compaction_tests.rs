@@ -88,7 +88,7 @@ fn the_model_is_asked_once_for_a_summary_of_everything_that_was_said() {
     "#);
     let Message::User(prose) = &request.messages[1] else { unreachable!() };
     let Content::Parts(parts) = &prose.content else { unreachable!() };
-    assert!(matches!(&parts[1], lf_core::Part::Image { url, .. } if url == "data:image/png;base64,AA=="));
+    assert!(matches!(&parts[1], Part::Image { url, .. } if url == "data:image/png;base64,AA=="));
 }
 
 #[test]
