@@ -319,8 +319,8 @@ impl AskModel {
 
     /// What the model had said of its answer is void; it is asked again.
     fn begin_again(&mut self, events: &mut Vec<ChatEvent>) {
-        if !self.round.text.is_empty() {
-            self.turn.apart = true;
+        self.turn.apart |= !self.round.text.is_empty();
+        if !self.round.text.is_empty() || !self.round.reasoning.is_empty() {
             events.push(ChatEvent::Notice("the answer was interrupted and begins again".to_owned()));
         }
         *self.round = Round::default();

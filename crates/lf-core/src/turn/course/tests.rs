@@ -245,6 +245,27 @@ fn an_answer_that_was_interrupted_is_void_and_begins_again() {
 }
 
 #[test]
+fn an_answer_that_was_interrupted_while_the_model_thought_is_told_to_begin_again() {
+    let mut events = Vec::new();
+    let mut course = Course::new(setup(), &mut events);
+    let thought = || Entry::Delta(ModelDelta::Reasoning("Hm.".to_owned()));
+    let text = Entry::Delta(ModelDelta::Text("Whole.".to_owned()));
+    for entry in [thought(), Entry::Interrupted, thought(), text, Entry::Answered] {
+        course.take(entry, &mut events).unwrap();
+    }
+    let told: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            ChatEvent::Text(text) | ChatEvent::Reasoning(text) | ChatEvent::Notice(text) => {
+                Some(text.as_str())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, ["Hm.", "the answer was interrupted and begins again", "Hm.", "Whole."]);
+}
+
+#[test]
 fn a_turn_that_is_stopped_leaves_a_conversation_that_can_go_on() {
     let mut events = Vec::new();
     let mut course = Course::new(setup(), &mut events);
