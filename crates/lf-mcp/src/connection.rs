@@ -30,7 +30,7 @@ use crate::record::{Record, Records};
 use crate::relay::{Abilities, Relay};
 use crate::secrets::Secrets;
 use crate::spawn::{self, Launch, Process};
-pub(crate) use asking::Questions;
+pub(crate) use asking::{Patience, Questions, ask_in_time, declined};
 use explain::{Broken, explain, with_lines};
 pub(crate) use generations::Generations;
 use ladder::{Greeted, climb, unless_exited};

@@ -364,12 +364,10 @@ impl SessionPool {
         }
     }
 
-    /// How many sessions there are with this server for passing requests on.
-    pub(crate) fn relaying_sessions(&self, server: &McpServer) -> usize {
+    /// What the sessions with this server are for.
+    pub(crate) fn lanes(&self, server: &McpServer) -> Vec<Lane> {
         let sessions = self.sessions();
-        sessions
-            .get(server)
-            .map_or(0, |of_server| of_server.keys().filter(|lane| lane.relays.is_some()).count())
+        sessions.get(server).map_or_else(Vec::new, |of_server| of_server.keys().copied().collect())
     }
 
     /// Ends with the pool.

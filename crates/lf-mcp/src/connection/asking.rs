@@ -22,6 +22,8 @@ use crate::tap::Signals;
 
 /// For a person to answer one question. The call's own limits stand still meanwhile.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(10 * 60);
+/// Questions of one call that somebody is asked; more are declined.
+const MAX_QUESTIONS: usize = 32;
 /// Questions of one call that wait for the one before; more are answered as if nobody were here.
 const WAITING: usize = 8;
 /// Characters shown of a question.
@@ -58,8 +60,40 @@ pub(super) struct Asked {
 impl Asked {
     /// Answers that nobody answers this.
     pub(super) fn turn_down(self) {
-        let reply = by_policy(Elicitation::Decline, &self.method, &self.params);
-        let _ = self.reply.send(reply);
+        let _ = self.reply.send(declined(&self.method));
+    }
+}
+
+/// How often somebody may still be asked in one call, over all its rounds.
+pub(crate) struct Patience(usize);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(MAX_QUESTIONS)
+    }
+}
+
+impl Patience {
+    /// Takes one of them; `false` when it is over.
+    pub(crate) fn take(&mut self) -> bool {
+        let is_left = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        is_left
+    }
+}
+
+/// What a question is answered that nobody is asked.
+pub(crate) fn declined(method: &str) -> Reply {
+    by_policy(Elicitation::Decline, method, &Value::Null)
+}
+
+/// Asks somebody, who has ten minutes.
+pub(crate) async fn ask_in_time(attendant: &dyn Attendant, question: Question) -> Reply {
+    let is_form_or_url = question.method == Question::ELICITATION;
+    match timeout(ANSWER_LIMIT, attendant.ask(question)).await {
+        Ok(reply) => reply,
+        Err(_) if is_form_or_url => Reply::Result(json!({"action": "cancel"})),
+        Err(_) => Reply::Refused { code: NOT_OFFERED, message: "nobody answered in time".to_owned() },
     }
 }
 
@@ -222,11 +256,7 @@ impl Link {
         let mut by = "as nobody can be asked";
         let mut reply = Reply::Nobody;
         if may_ask {
-            reply = match timeout(ANSWER_LIMIT, attendant.ask(question.clone())).await {
-                Ok(reply) => reply,
-                Err(_) if is_form_or_url => Reply::Result(json!({"action": "cancel"})),
-                Err(_) => Reply::Refused { code: NOT_OFFERED, message: "nobody answered in time".to_owned() },
-            };
+            reply = ask_in_time(attendant, question.clone()).await;
         } else {
             by = "as it always is";
         }

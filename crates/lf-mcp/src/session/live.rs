@@ -136,6 +136,13 @@ impl Live {
         }
     }
 
+    /// Probes the server where something else than a call was not answered in time.
+    pub(crate) fn doubt_if_silent<T>(self: &Arc<Self>, outcome: &Result<T, AskError>) {
+        if let Err(AskError::Timeout(limit)) = outcome {
+            self.doubt(*limit);
+        }
+    }
+
     /// Gives the connection up where it is found to be of no use: none begins to use it then, and the next use makes a new
     /// one.
     pub(super) fn give_up_if(&self, failure: Failure, is_lost: impl FnOnce(&Load) -> bool) -> bool {
