@@ -438,9 +438,9 @@ fn a_browser_is_opened_where_there_is_a_desktop_with_the_address_as_one_argument
         assert!(!opened.contains("not-for-a-browser"), "{opened}");
         assert_eq!(get(&access.agree(url)).status, 200);
         login.wait(LIMIT).ok();
-        let left = processes::with_home(&project.home());
+        let left = processes::with_home(project.home());
         assert!(left.iter().any(|process| process.pid.to_string() == browser), "{command:?}: {left:?}");
-        processes::kill_all(&project.home());
+        processes::kill_all(project.home());
     }
 }
 

@@ -28,6 +28,8 @@ const MAX_QUESTIONS: usize = 32;
 const WAITING: usize = 8;
 /// Characters shown of a question.
 const SHOWN: usize = 500;
+/// Characters shown of the name of a method or a tool.
+const SHOWN_NAME: usize = 64;
 /// JSON-RPC's code for what is not offered.
 const NOT_OFFERED: i64 = -32_601;
 
@@ -266,7 +268,8 @@ impl Link {
             by = "by whoever was asked";
         }
         let how = outcome(&reply);
-        let (server, asked) = (&*self.server, question.method.as_str());
+        let (server, asked) = (&*self.server, excerpt(&question.method, SHOWN_NAME));
+        let tool = tool.map(|tool| excerpt(tool, SHOWN_NAME));
         tracing::info!(server, tool, asked, answer = how, "an MCP server asked {by}");
         attendant.note(told(&question, how, by));
         reply
@@ -281,7 +284,7 @@ pub(super) fn by_policy(policy: Elicitation, method: &str, params: &Value) -> Re
                 "this client asks no model for servers (sampling is not offered)".to_owned()
             }
             "roots/list" => "this client has no roots to tell (roots are not offered)".to_owned(),
-            other => format!("`{}` is not offered by this client", excerpt(other, 64)),
+            other => format!("`{}` is not offered by this client", excerpt(other, SHOWN_NAME)),
         };
         return Reply::Refused { code: NOT_OFFERED, message };
     }
@@ -340,7 +343,7 @@ fn told(question: &Question, how: &str, by: &str) -> String {
                 (false, _) => format!("asks \"{message}\""),
             }
         }
-        method => format!("asks for `{}`", excerpt(method, 64)),
+        method => format!("asks for `{}`", excerpt(method, SHOWN_NAME)),
     };
     let during =
         question.tool.as_deref().map_or_else(String::new, |tool| format!(" during `{}`", excerpt(tool, 128)));

@@ -123,7 +123,7 @@ struct Asking<'a> {
 impl Asking<'_> {
     async fn ask(&mut self, link: &Link, method: String, params: Value) -> Reply {
         match self.patience.take() {
-            true => link.answer(method, params, Some(self.tool), self.attendant).await,
+            true => Box::pin(link.answer(method, params, Some(self.tool), self.attendant)).await,
             false => declined(&method),
         }
     }

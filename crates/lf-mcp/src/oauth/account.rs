@@ -100,6 +100,7 @@ impl Account {
     }
 
     /// What its tokens are kept under.
+    #[cfg(test)]
     pub(super) fn key(&self) -> &str {
         &self.key
     }

@@ -97,11 +97,12 @@ impl Link {
             let oldest = hint.map_or(age.oldest, |hint| hint.min(age.oldest));
             listed.changes == inbox.changes(list) && listed.at.elapsed() < oldest
         };
-        let listing = async {
+        // boxed, as who waits for another's listing needs no room for one
+        let listing = Box::pin(async {
             let changes = inbox.changes(list);
             let (items, fresh) = self.pages(server, list).await?;
             Ok(Listed { items: Arc::new(items), at: Instant::now(), fresh, changes })
-        };
+        });
         let listed = inbox.catalogues.0[list as usize].get(server.timeout, holds, listing).await;
         listed.map(|listed| listed.items)
     }

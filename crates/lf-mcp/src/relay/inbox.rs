@@ -90,7 +90,8 @@ impl Inbox {
                 self.changed(List::Templates);
             }
             ServerNotification::ResourceUpdatedNotification(update) => {
-                self.tell(News::Updated(serde_json::to_value(&update.params).unwrap_or_default()));
+                let update = serde_json::to_value(&update.params).unwrap_or_default();
+                self.tell(News::Updated(secrets.value(update)));
             }
             ServerNotification::SubscriptionsAcknowledgedNotification(agreed) => {
                 let meta = agreed.extensions.get::<NotificationMetaObject>();

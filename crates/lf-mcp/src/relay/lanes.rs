@@ -32,10 +32,6 @@ impl Relay {
         self.modern_only().remove(server);
     }
 
-    pub(crate) fn retain(&self, mut keep: impl FnMut(&McpServer) -> bool) {
-        self.modern_only().retain(|server| keep(server));
-    }
-
     fn modern_only(&self) -> MutexGuard<'_, HashSet<Arc<McpServer>>> {
         self.modern_only.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -212,11 +212,7 @@ impl Live {
 
     /// The tools, listed anew when they are older than `ttl` or known to have changed. A server that takes long over it
     /// holds nobody up: what it listed before is served meanwhile, and the listing goes on.
-    pub(crate) async fn tools(
-        self: &Arc<Self>,
-        _server: &McpServer,
-        ttl: Duration,
-    ) -> Result<Arc<Vec<Tool>>, AskError> {
+    pub(crate) async fn tools(self: &Arc<Self>, ttl: Duration) -> Result<Arc<Vec<Tool>>, AskError> {
         let known = self.current();
         let ttl = match known.fresh {
             // A server that tells every change says enough: most say 0, for want of anything better.

@@ -46,9 +46,8 @@ fn modern(request: &Request) -> Reply {
     modern_answer(request).map_or_else(Reply::accepted, |body| Reply::json(&body))
 }
 
-fn tool_call(arguments: Value) -> Passed {
-    let params = json!({"name": "echo", "arguments": arguments});
-    let Value::Object(params) = params else { unreachable!() };
+fn tool_call() -> Passed {
+    let params = serde_json::Map::from_iter([("name".to_owned(), json!("echo"))]);
     Passed { method: "tools/call".to_owned(), params, meta: serde_json::Map::new() }
 }
 
@@ -120,7 +119,7 @@ async fn a_call_that_is_passed_on_is_repeated_only_where_the_server_says_that_it
         .await;
         let (pool, server) = (pool(), http(&peer.url, Duration::from_secs(5)));
         let (channel, _told) = Channel::new();
-        let passed = pool.relay(&server, tool_call(json!({})), &Caller::nobody(), &channel).await;
+        let passed = pool.relay(&server, tool_call(), &Caller::nobody(), &channel).await;
         assert!(matches!(passed, Err(Refused::Unavailable(_))), "{passed:?}");
         assert_eq!(peer.count("tools/call"), if is_repeatable { 3 } else { 1 });
         pool.shutdown().await;
@@ -148,7 +147,7 @@ async fn a_call_that_is_passed_on_takes_its_turn_and_a_question_in_it_names_the_
     let caller = Caller::new(Generation::Legacy, json!({"roots": {}}), Value::Null);
     let live = pool.relaying(&server, &caller).await.unwrap();
     let free = live.link.free_turns();
-    let passing = pool.relay(&server, tool_call(json!({})), &caller, &channel);
+    let passing = pool.relay(&server, tool_call(), &caller, &channel);
     let asked = {
         tokio::pin!(passing);
         let asked = tokio::select! {
@@ -241,7 +240,7 @@ async fn a_modern_server_gets_no_more_answers_in_one_call_than_a_legacy_one() {
         count
     };
     let passing = async {
-        let passed = pool.relay(&server, tool_call(json!({})), &caller, &channel).await;
+        let passed = pool.relay(&server, tool_call(), &caller, &channel).await;
         drop(channel);
         passed
     };

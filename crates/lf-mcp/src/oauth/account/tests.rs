@@ -27,6 +27,13 @@ fn expired(url: &str) -> Grant {
     }
 }
 
+/// As if it had been a while ago.
+fn age_failure(account: &Account) {
+    let mut known = account.known();
+    let failed = known.failed.as_mut().unwrap();
+    failed.at = failed.at.checked_sub(FAILED_FOR).unwrap();
+}
+
 #[tokio::test]
 async fn a_renewal_that_fails_is_not_tried_again_by_everybody_who_waits_for_it() {
     let peer = Peer::start(|_| Reply::new(500, "text/plain", "later")).await;
@@ -51,10 +58,7 @@ async fn a_renewal_that_fails_is_not_tried_again_by_everybody_who_waits_for_it()
         assert!(matches!(refused, Err(Denied::Failed(_))), "{refused:?}");
         assert_eq!(asked() - before, 1, "as ourselves: {is_own}");
         // but soon
-        let mut known = account.known();
-        let failed = known.failed.as_mut().unwrap();
-        failed.at = failed.at.checked_sub(FAILED_FOR).unwrap();
-        drop(known);
+        age_failure(&account);
         assert!(account.bearer().await.is_err());
         assert_eq!(asked() - before, 2);
     }
