@@ -25,6 +25,7 @@ pub(crate) mod http_peer;
 mod limits;
 mod nonsense;
 mod patience;
+mod relaying;
 mod remote;
 mod scrubbing;
 mod supervision;

@@ -80,8 +80,7 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
         | Command::Approvals(_)
         | Command::Projects(_)
         | Command::Config(_) => {
-            // a browser that a login opens stays
-            if !matches!(cli.command, Command::Files(_) | Command::Mcp(Mcp::Login(_))) {
+            if !matches!(cli.command, Command::Files(_)) && !opens_browser(&cli.command) {
                 lf_mcp::adopt_orphans();
             }
             let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -94,6 +93,15 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
             runtime.shutdown_background();
             exit
         }
+    }
+}
+
+/// Whether a browser may be started that is to stay when this process ends.
+fn opens_browser(command: &Command) -> bool {
+    match command {
+        Command::Mcp(Mcp::Login(_)) => true,
+        Command::Mcp(Mcp::Probe(options)) => options.access.login,
+        _ => false,
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::StatusCode;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage, ServerResult};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
+use serde_json::Value;
 
 use super::describe::is_passing;
 use super::{HttpError, is_unsent, told};
@@ -22,6 +23,30 @@ const CONNECT_PAUSES: [Duration; MAX_UNREACHED - 1] =
 const ERROR_PAUSES: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(450)];
 /// Names of tools that are remembered; as many as a list may have.
 const MAX_TOOLS: usize = 1_000;
+
+/// The tool that a request calls. What is passed on for a client is of no type of the library's.
+pub(crate) fn called_tool(request: &ClientRequest) -> Option<&str> {
+    match request {
+        ClientRequest::CallToolRequest(call) => Some(&call.params.name),
+        ClientRequest::CustomRequest(passed) if passed.method == "tools/call" => {
+            let name = passed.params.as_ref().and_then(|params| params.get("name"));
+            Some(name.and_then(Value::as_str).unwrap_or_default())
+        }
+        _ => None,
+    }
+}
+
+/// Methods that change nothing.
+const READING: [&str; 8] = [
+    "tools/list",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "completion/complete",
+    "ping",
+];
 
 /// The tools that change nothing, or nothing more when they run twice, as their server says.
 #[derive(Debug, Default)]
@@ -66,20 +91,10 @@ impl Again {
         };
         let is_sent_again =
             request.is_some_and(|request| !matches!(request, ClientRequest::InitializeRequest(_)));
-        let changes_nothing = match request {
-            Some(ClientRequest::CallToolRequest(call)) => repeatable.has(&call.params.name),
-            Some(
-                ClientRequest::ListToolsRequest(_)
-                | ClientRequest::ListPromptsRequest(_)
-                | ClientRequest::ListResourcesRequest(_)
-                | ClientRequest::ListResourceTemplatesRequest(_)
-                | ClientRequest::ReadResourceRequest(_)
-                | ClientRequest::GetPromptRequest(_)
-                | ClientRequest::CompleteRequest(_)
-                | ClientRequest::PingRequest(_),
-            ) => true,
-            _ => false,
-        };
+        let changes_nothing = request.is_some_and(|request| match called_tool(request) {
+            Some(tool) => repeatable.has(tool),
+            None => READING.contains(&request.method()),
+        });
         let some = |pauses: &'static [Duration], wanted| if wanted { pauses } else { &[] }.iter().copied();
         Self { connects: some(&CONNECT_PAUSES, is_sent_again), errors: some(&ERROR_PAUSES, changes_nothing) }
     }
