@@ -9,6 +9,7 @@
 
 mod assistants;
 mod cancelling;
+mod cassettes;
 mod configuration;
 mod conformance;
 mod connections;

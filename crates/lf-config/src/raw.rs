@@ -311,7 +311,7 @@ pub struct RawModel {
     /// How its API speaks, where the provider has more than one way. Default: the provider's own; `chat_completions` for
     /// `openai`, `ollama`, `universal` and `lemonade`.
     pub api: Option<RawApi>,
-    /// The provider's name for the model. Only `demo` needs none.
+    /// The provider's name for the model. Only `demo` needs none. For `replay` the cassette, relative to this file.
     #[schemars(length(min = 1))]
     pub model: Option<String>,
     /// URL of the API. Default: the provider's own.
@@ -393,7 +393,7 @@ pub enum RawProvider {
     Lemonade,
     /// Built in: needs no key and no network, and uses tools in a simple, predictable way.
     Demo,
-    /// A recorded conversation.
+    /// A recorded turn, with the results of its tools: needs no network and starts nothing.
     Replay,
 }
 

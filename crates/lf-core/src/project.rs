@@ -252,6 +252,8 @@ pub struct Model {
     pub dialect: Dialect,
     /// The upstream's name for it.
     pub model: String,
+    /// The file that answers in its place; only with [`Provider::Replay`].
+    pub cassette: Option<PathBuf>,
     /// Without a trailing slash; the provider's default where the file is silent. Empty for `demo`.
     pub base_url: String,
     pub api_key: Option<Secret>,
@@ -287,6 +289,7 @@ impl Model {
             provider,
             dialect: provider.dialect(),
             model: model.into(),
+            cassette: None,
             base_url: base_url.into(),
             api_key: None,
             strategy: ToolCallStrategy::NativeApi,

@@ -18,6 +18,7 @@ use crate::prompting;
 use crate::text_calls::{Piece, TextCall, TextEnd, TextFormat, TextScanner};
 use crate::tool_set::ToolSet;
 
+pub mod cassette;
 mod course;
 mod other_ways;
 mod output;

@@ -47,6 +47,7 @@ pub use pool::{PeerName, PoolOptions, ServerState, SessionPool};
 pub use project_tools::{ProjectTools, ServerReport};
 pub use record::{Activity, Circuit, Counters};
 pub use relay::List;
+pub use secrets::secrets_of;
 pub use spawn::{DEPTH_VARIABLE, adopt_orphans, kill_all, open_in_browser};
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::turn::{Course, Done, Entry};
-use lf_core::{ChatEvent, Journal as _, Message, Project};
+use lf_core::{ChatEvent, Journal, Message, Project};
 use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -20,6 +20,7 @@ use tracing::{error, info};
 use crate::app::{App, Refusal};
 use crate::chat;
 use crate::driver::{Drive, drive};
+use crate::recording::Recorded;
 
 use context::unsaid;
 pub(crate) use recovery::events as events_of;
@@ -137,22 +138,20 @@ impl App {
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let named: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
         let begin = Begin { turn: &turn, conversation: &conversation.id, said: &named, begun: &begun };
-        let mut journal = memory.store.begin(begin).await.map_err(|error| unkept(&error))?;
-        let mut events = Vec::new();
+        let kept = Box::new(memory.store.begin(begin).await.map_err(|error| unkept(&error))?);
+        let mut journal: Box<dyn Journal> = match self.recording(&prepared.project, &prepared.setup, None) {
+            Some(recording) => Box::new(Recorded { kept, recording }),
+            None => kept,
+        };
         let turn_timeout = prepared.setup.limits.turn_timeout;
-        let mut course = Course::new(prepared.setup, &mut events);
-        for notice in prepared.notices {
-            let entry = Entry::Notice(notice);
-            journal.append(&entry);
-            let _ = course.take(entry, &mut events);
-        }
+        let (course, events) = chat::begin(prepared.setup, prepared.notices, Some(&mut journal));
         let running = Arc::new(Running::new(turn, conversation.id.clone(), named));
         let with = Drive {
             upstreams: prepared.upstreams,
             tools: prepared.tools,
             turn_timeout,
             person: None,
-            journal: Some(Box::new(journal)),
+            journal: Some(journal),
             stop: Some(running.stop.clone()),
             remember: Box::new(|_| {}),
         };

@@ -8,7 +8,7 @@ use futures_util::stream::BoxStream;
 use lf_core::message::Prose;
 use lf_core::model::ChatRequest;
 use lf_core::{ChatEvent, Message, Project};
-use lf_server::App;
+use lf_server::{App, With};
 use serde_json::{Map, Value};
 
 use crate::args;
@@ -16,6 +16,7 @@ use crate::asking::{self, Asked, AtTheTerminal, Outcome};
 use crate::daemon::Daemon;
 use crate::exit::{Exit, Trouble, print_line};
 use crate::prompt::{Line, Prompt};
+use crate::replay::recording;
 use crate::signals::{Caught, Signals};
 use crate::transcript::{Terminal, Transcript, variables};
 
@@ -23,10 +24,20 @@ use crate::transcript::{Terminal, Transcript, variables};
 const INPUT_LIMIT: u64 = 4 * 1024 * 1024;
 
 #[derive(Clone, Copy)]
-enum View {
+pub(crate) enum View {
     Text,
     Json,
     Events,
+}
+
+impl View {
+    pub(crate) fn of(json: bool, events: bool) -> Self {
+        match (json, events) {
+            (true, _) => Self::Json,
+            (_, true) => Self::Events,
+            _ => Self::Text,
+        }
+    }
 }
 
 /// What the words on the command line mean.
@@ -74,6 +85,27 @@ impl Question {
     }
 }
 
+/// One file has one turn, of this process.
+pub(crate) fn check_recording(chat: &args::Chat, question: &Question) -> Result<(), Trouble> {
+    if chat.record.is_none() {
+        return Ok(());
+    }
+    if chat.server.is_some() {
+        let message =
+            "`--record` records a turn of this process, and `--server` (LF_SERVER) has it in a daemon";
+        return Err(
+            Trouble::usage(message.to_owned()).hint("`lf serve --record DIR` records a daemon's turns")
+        );
+    }
+    if question.text.is_none() {
+        let message = "`--record` records one turn: give it a message";
+        return Err(
+            Trouble::usage(message.to_owned()).hint("lf chat --record turn.jsonl \"what is in notes.txt\"")
+        );
+    }
+    Ok(())
+}
+
 fn is_project(word: &str) -> bool {
     let plain =
         |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
@@ -99,14 +131,9 @@ pub(crate) async fn run(
     question: Question,
     person: &mut Person<'_>,
 ) -> Result<Exit, Trouble> {
-    let view = match (chat.json, chat.events) {
-        (true, _) => View::Json,
-        (_, true) => View::Events,
-        _ => View::Text,
-    };
+    let view = View::of(chat.json, chat.events);
     let variables = variables(&chat.variables).map_err(Trouble::usage)?;
-    let mut conversation =
-        Conversation { engine, model: chat.model.clone(), variables, messages: Vec::new() };
+    let mut conversation = Conversation { engine, chat, variables, messages: Vec::new() };
     let signals = &mut *person.signals;
     let Some(prompt) = person.prompt.as_deref_mut() else {
         let mut seat = Seat::Later(None);
@@ -134,14 +161,14 @@ pub(crate) enum Engine<'a> {
 }
 
 impl Engine<'_> {
-    /// `person` is asked what servers ask; a daemon has its own answer to that.
+    /// `with` is for a turn that runs here: a daemon has its own answers to what servers ask.
     async fn events(
         &self,
         request: ChatRequest,
-        person: Option<Arc<dyn lf_core::tool::Person>>,
+        with: With,
     ) -> Result<BoxStream<'static, ChatEvent>, Trouble> {
         match self {
-            Engine::Here { app, scope } => match app.chat_with(scope.as_ref(), request, person).await {
+            Engine::Here { app, scope } => match app.chat_with(scope.as_ref(), request, with).await {
                 Ok(events) => Ok(events.boxed()),
                 Err(refusal) => Err(Trouble::failure(refusal.to_string())),
             },
@@ -169,18 +196,18 @@ impl Seat<'_> {
 }
 
 /// What is seen of a turn.
-struct Screen {
+pub(crate) struct Screen {
     transcript: Transcript,
     terminal: Terminal,
     view: View,
 }
 
 impl Screen {
-    fn new(view: View) -> Self {
+    pub(crate) fn new(view: View) -> Self {
         Self { transcript: Transcript::default(), terminal: Terminal::new(), view }
     }
 
-    fn take(&mut self, event: &ChatEvent) -> Result<(), Trouble> {
+    pub(crate) fn take(&mut self, event: &ChatEvent) -> Result<(), Trouble> {
         self.transcript.push(event);
         match self.view {
             View::Text => self.terminal.show(event),
@@ -190,6 +217,19 @@ impl Screen {
                 _ => Ok(()),
             },
         }
+    }
+
+    /// Ends what was shown; a document is shown now, with one more field.
+    pub(crate) fn end(mut self, more: Option<(&str, Value)>) -> Result<Transcript, Trouble> {
+        self.terminal.end()?;
+        if let View::Json = self.view {
+            let mut document = self.transcript.document();
+            if let Some((field, value)) = more {
+                document[field] = value;
+            }
+            print_line(document)?;
+        }
+        Ok(self.transcript)
     }
 }
 
@@ -245,7 +285,7 @@ enum Turn {
 
 struct Conversation<'a> {
     engine: Engine<'a>,
-    model: Option<String>,
+    chat: &'a args::Chat,
     variables: Map<String, Value>,
     messages: Vec<Message>,
 }
@@ -262,7 +302,7 @@ impl Conversation<'_> {
         let before = self.messages.len();
         self.messages.push(Message::User(Prose { content: text.into(), rest: Map::new() }));
         let request = ChatRequest {
-            model: self.model.clone(),
+            model: self.chat.model.clone(),
             messages: self.messages.clone(),
             variables: self.variables.clone(),
             stream: true,
@@ -272,8 +312,10 @@ impl Conversation<'_> {
         // a program that reads events or a document cannot be asked, and its person does not look here
         let is_asked = matches!(view, View::Text) && asking::is_somebody_there();
         let person = is_asked.then(|| Arc::new(person) as Arc<dyn lf_core::tool::Person>);
+        let recording = self.chat.record.as_deref().map(recording).transpose()?;
+        let with = With { person, recording };
         let events = tokio::select! {
-            events = self.engine.events(request, person) => events,
+            events = self.engine.events(request, with) => events,
             caught = signals.next() => {
                 self.messages.truncate(before);
                 let _ = writeln!(anstream::stderr(), "stopped");
@@ -305,13 +347,9 @@ impl Conversation<'_> {
         };
         // dropping the stream cancels the model's request and the running tools
         drop(events);
-        let Screen { mut transcript, mut terminal, .. } = screen;
-        terminal.end()?;
+        let mut transcript = screen.end(None)?;
         if stopped.is_some() {
             let _ = writeln!(anstream::stderr(), "stopped");
-        }
-        if let View::Json = view {
-            print_line(transcript.document())?;
         }
         let turn = match stopped {
             Some(caught) => Turn::Stopped(caught),
@@ -332,7 +370,7 @@ impl Conversation<'_> {
         prompt: &mut Prompt,
         signals: &mut Signals,
     ) -> Result<Exit, Trouble> {
-        let model = self.model.as_deref().unwrap_or("the default model");
+        let model = self.chat.model.as_deref().unwrap_or("the default model");
         let _ =
             writeln!(anstream::stderr(), "lf chat with {model}. /clear starts anew, /exit or ctrl-d leaves.");
         loop {

@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use super::Shared;
 use super::answer::Events;
 use super::faces::{Head, View, now};
-use crate::chat::Conversation;
+use crate::chat::{Conversation, With};
 use crate::reply::Caller;
 use crate::responses::{Aside, Record, Responses, Said, Scope, Stored};
 
@@ -74,7 +74,7 @@ impl Keeper {
             before,
             unkept: usize::from(view.has_instructions),
             calls_left: view.max_tool_calls,
-            person: None,
+            with: With::default(),
             keep: (view.store || self.aside.is_some()).then_some(keep),
         };
         Ok((conversation, said))

@@ -7,6 +7,7 @@ use crate::model::{FinishReason, ModelRequest, ToolSpec, Usage};
 use crate::project::{InlineTool, Limits, ToolCallStrategy};
 use crate::tool::{Catalogue, Tool, ToolContent, ToolRef};
 use crate::turn::Planned;
+use crate::turn::cassette::{self, Cassette};
 use crate::{Message, ToolSet};
 
 fn setup() -> Setup {
@@ -164,6 +165,24 @@ proptest! {
         }
         prop_assert_eq!(told, events);
         prop_assert_eq!(left(&course.unwrap()), end);
+    }
+
+    #[test]
+    fn a_cassette_is_the_turn_and_is_written_again_as_it_was(script in prop::collection::vec(ask(), 0..6)) {
+        let (entries, events, _) = drive(script);
+        let write = |setup: &Setup, entries: &[Entry]| {
+            let lines = entries.iter().map(|entry| cassette::line(entry) + "\n");
+            cassette::label(setup) + "\n" + &lines.collect::<String>()
+        };
+        let text = write(&setup(), &entries);
+        let read = Cassette::parse(&text).unwrap();
+        prop_assert!(read.is_over);
+        prop_assert_eq!(&write(&read.setup, &read.entries), &text);
+        prop_assert_eq!(&read.events, &events);
+        prop_assert_eq!(cassette::first_difference(&read.events, &events), None);
+        for (position, ask) in read.asks.iter().enumerate() {
+            prop_assert!(std::ptr::eq(read.ask(position, &ask.request).unwrap(), ask));
+        }
     }
 }
 
