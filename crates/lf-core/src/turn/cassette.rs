@@ -226,7 +226,7 @@ impl Player {
         self.open.get_or_insert_with(|| {
             let request = match course.step() {
                 Step::AskModel(ask) => ask.request().into_owned(),
-                Step::RunTools(_) | Step::Done(_) => ModelRequest::default(),
+                _ => ModelRequest::default(),
             };
             RecordedAsk { request, answer: Vec::new(), end: AskEnd::Cut }
         })
