@@ -382,4 +382,4 @@ impl Resumes {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -92,17 +92,7 @@ fn secrets_of_the_project_are_in_no_recording() {
         headers: vec![("Authorization".to_owned(), "Bearer header-secret-hush".into())],
         auth: None,
     };
-    let server = lf_core::McpServer {
-        name: "s".to_owned(),
-        transport: Transport::Http(http),
-        tools: lf_core::project::ToolFilter::default(),
-        timeout: std::time::Duration::from_secs(1),
-        max_timeout: std::time::Duration::from_secs(1),
-        startup_timeout: std::time::Duration::from_secs(1),
-        required: false,
-        protocol: lf_core::project::Protocol::Auto,
-        elicitation: lf_core::project::Elicitation::Defaults,
-    };
+    let server = lf_core::McpServer::new("s", Transport::Http(http));
     let project = Project {
         namespace: "n".to_owned(),
         name: "p".to_owned(),

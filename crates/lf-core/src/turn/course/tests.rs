@@ -186,6 +186,19 @@ proptest! {
     }
 }
 
+fn call(id: &str, city: &str) -> Entry {
+    Entry::Delta(ModelDelta::Call(ToolCall {
+        id: id.to_owned(),
+        name: "sky__the_weather".to_owned(),
+        arguments: Arguments::parse(format!(r#"{{"city": "{city}"}}"#)),
+        rest: Map::new(),
+    }))
+}
+
+fn text(text: &str) -> Entry {
+    Entry::Delta(ModelDelta::Text(text.to_owned()))
+}
+
 #[test]
 fn what_cannot_happen_in_a_step_is_refused_and_changes_nothing() {
     let mut events = Vec::new();
@@ -202,14 +215,6 @@ fn what_cannot_happen_in_a_step_is_refused_and_changes_nothing() {
 fn a_call_that_was_begun_is_known_to_have_been() {
     let mut events = Vec::new();
     let mut course = Course::new(setup(), &mut events);
-    let call = |id: &str, city: &str| {
-        Entry::Delta(ModelDelta::Call(ToolCall {
-            id: id.to_owned(),
-            name: "sky__the_weather".to_owned(),
-            arguments: Arguments::parse(format!(r#"{{"city": "{city}"}}"#)),
-            rest: Map::new(),
-        }))
-    };
     for entry in [call("a", "x"), call("b", "y"), Entry::Answered, Entry::Running { call: 1 }] {
         course.take(entry, &mut events).unwrap();
     }
@@ -223,7 +228,6 @@ fn a_call_that_was_begun_is_known_to_have_been() {
 fn an_answer_that_was_interrupted_is_void_and_begins_again() {
     let mut events = Vec::new();
     let mut course = Course::new(setup(), &mut events);
-    let text = |text: &str| Entry::Delta(ModelDelta::Text(text.to_owned()));
     for entry in [text("Half"), Entry::Interrupted, text("Whole."), Entry::Answered] {
         course.take(entry, &mut events).unwrap();
     }
@@ -244,15 +248,6 @@ fn an_answer_that_was_interrupted_is_void_and_begins_again() {
 fn a_turn_that_is_stopped_leaves_a_conversation_that_can_go_on() {
     let mut events = Vec::new();
     let mut course = Course::new(setup(), &mut events);
-    let call = |id: &str, city: &str| {
-        Entry::Delta(ModelDelta::Call(ToolCall {
-            id: id.to_owned(),
-            name: "sky__the_weather".to_owned(),
-            arguments: Arguments::parse(format!(r#"{{"city": "{city}"}}"#)),
-            rest: Map::new(),
-        }))
-    };
-    let text = |text: &str| Entry::Delta(ModelDelta::Text(text.to_owned()));
     let round =
         [text("Looking."), call("a", "x"), call("b", "y"), Entry::Answered, Entry::Running { call: 0 }];
     for entry in round.into_iter().chain([Entry::Stopped]) {
