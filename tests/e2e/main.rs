@@ -32,6 +32,7 @@ mod quick_start;
 mod real_servers;
 mod remote_faults;
 mod responses;
+mod retries;
 mod sdk;
 mod supervision;
 mod tidy;

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
+use crate::tool::Retries;
 pub use auth::{Auth, ClientMethod, OAuthClient};
 
 /// One project.
@@ -53,6 +54,16 @@ pub struct McpServer {
     pub required: bool,
     pub protocol: Protocol,
     pub elicitation: Elicitation,
+    /// Without: a call that failed is not made again.
+    pub retry: Option<RetryRule>,
+}
+
+/// Which calls of a server are made again when they fail.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RetryRule {
+    pub retries: Retries,
+    /// The tools that may run again although their server does not say so.
+    pub safe: ToolFilter,
 }
 
 impl McpServer {
@@ -73,6 +84,7 @@ impl McpServer {
             required: false,
             protocol: Protocol::Auto,
             elicitation: Elicitation::default(),
+            retry: None,
         }
     }
 }

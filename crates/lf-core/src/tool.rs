@@ -12,9 +12,11 @@ use thiserror::Error;
 mod attendant;
 mod form;
 pub(crate) mod media;
+pub(crate) mod retries;
 
 pub use attendant::{Attendant, Person, Question, Reply};
 pub use form::{Choice, Field, FieldKind, Form};
+pub use retries::{Retries, Trouble};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -35,9 +37,13 @@ pub struct Tool {
     pub description: Option<Arc<str>>,
     /// The JSON Schema of its arguments, as it arrived.
     pub schema: Arc<Value>,
-    /// Its source says that it only reads, or that a second run changes nothing more (`readOnlyHint`, `idempotentHint`).
+    /// Its source says that it only reads, or that a second run changes nothing more (`readOnlyHint`, `idempotentHint`),
+    /// or the file does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeatable: bool,
+    /// When a call that failed is made again, where it is repeatable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<Retries>,
     #[serde(skip)]
     pub(crate) checker: Arc<OnceLock<Result<jsonschema::Validator, String>>>,
 }
@@ -50,6 +56,7 @@ impl Tool {
             description,
             schema,
             repeatable: false,
+            retries: None,
             checker: Arc::default(),
         }
     }
@@ -182,6 +189,15 @@ pub struct ToolProgress {
 pub enum ToolError {
     #[error("MCP server `{server}` is not available: {reason}")]
     Down { server: String, reason: String },
+    /// The server has too many requests, and did not run this one.
+    #[error("MCP server `{server}` is not available: {reason}")]
+    RateLimited {
+        server: String,
+        reason: String,
+        /// The pause that it asks for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after: Option<Duration>,
+    },
     #[error("MCP server `{server}` has no tool `{tool}`")]
     UnknownTool { server: String, tool: String },
     #[error("tool `{tool}` of MCP server `{server}` did not answer within {limit:?}; its outcome is unknown")]

@@ -173,7 +173,13 @@ impl ToolSource for RecordedTools {
         Box::pin(async move {
             // what is wrong with the cassette is told when it is asked
             let Ok(cassette) = self.tape.cassette().await else { return Catalogue::default() };
-            Catalogue { tools: cassette.tools().map(Tool::clone).collect(), down: Vec::new() }
+            // what was recorded of a call is how it ended
+            let tried_once = |tool: &Tool| {
+                let mut tool = tool.clone();
+                tool.retries = None;
+                tool
+            };
+            Catalogue { tools: cassette.tools().map(tried_once).collect(), down: Vec::new() }
         })
     }
 

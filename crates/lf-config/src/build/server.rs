@@ -9,7 +9,7 @@ use lf_core::project::{
     Disabled, Elicitation, HttpServer, McpServer, ProcessLimits, Protocol, StdioServer, ToolFilter, Transport,
 };
 
-use super::{Context, Reading, auth, broken, is_header_value, provider::url_problem};
+use super::{Context, Reading, auth, broken, is_header_value, provider::url_problem, retry};
 use crate::diagnostic::{Report, quote};
 use crate::node::Node;
 use crate::raw::{RawDecision, RawElicitation, RawProtocol, RawServer, RawTransport};
@@ -61,6 +61,7 @@ pub(super) fn read(
     };
     let Some(transport) = transport else { return Err(broken()) };
     let required = raw.required.unwrap_or(false);
+    let retry = retry::read(&mut reading, raw.retry.as_ref());
     reading.finish(McpServer {
         name: name.to_owned(),
         transport,
@@ -74,6 +75,7 @@ pub(super) fn read(
             Some(RawElicitation::Decline) => Elicitation::Decline,
             Some(RawElicitation::Defaults) | None => Elicitation::Defaults,
         },
+        retry,
     })
 }
 
@@ -258,11 +260,11 @@ fn withhold(pattern: &str, node: &Node, word: &str, filter: &mut ToolFilter, rep
     }
 }
 
-fn globs(list: &Node, report: &mut Report<'_>) -> Vec<GlobMatcher> {
+pub(super) fn globs(list: &Node, report: &mut Report<'_>) -> Vec<GlobMatcher> {
     list.items().iter().filter_map(|item| glob(item.as_str()?, item, report)).collect()
 }
 
-fn glob(pattern: &str, node: &Node, report: &mut Report<'_>) -> Option<GlobMatcher> {
+pub(super) fn glob(pattern: &str, node: &Node, report: &mut Report<'_>) -> Option<GlobMatcher> {
     match Glob::new(pattern) {
         Ok(glob) => Some(glob.compile_matcher()),
         Err(error) => {

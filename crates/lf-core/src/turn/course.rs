@@ -34,6 +34,13 @@ pub enum Entry {
     Interrupted,
     /// This call of the round is about to run.
     Running { call: usize },
+    /// It failed for this reason, and is about to run once more, after this pause.
+    Again {
+        call: usize,
+        reason: String,
+        #[serde(with = "seconds")]
+        pause: Duration,
+    },
     /// What came of it.
     Settled {
         call: usize,
@@ -109,6 +116,9 @@ impl Course {
                 self.go_on(events, |ask, events| Step::Done(ask.fail(error, events)));
             }
             (Step::RunTools(run), Entry::Running { call }) => run.begin(call),
+            (Step::RunTools(run), Entry::Again { call, reason, pause }) => {
+                run.again(call, &reason, pause, events);
+            }
             (Step::RunTools(run), Entry::Settled { call, outcome, elapsed }) => {
                 run.settle(call, outcome, elapsed, events);
             }
@@ -167,6 +177,11 @@ impl Course {
 }
 
 impl Entry {
+    /// A call that ended in this way is run once more, after this pause.
+    pub fn again(call: usize, outcome: &Result<ToolOutput, ToolError>, pause: Duration) -> Self {
+        Self::Again { call, reason: crate::tool::retries::reason(outcome), pause }
+    }
+
     /// As it is called in a journal.
     pub fn name(&self) -> &'static str {
         match self {
@@ -179,6 +194,7 @@ impl Entry {
             Self::Failed(_) => "failed",
             Self::Interrupted => "interrupted",
             Self::Running { .. } => "running",
+            Self::Again { .. } => "again",
             Self::Settled { .. } => "settled",
             Self::Ran => "ran",
             Self::Stopped => "stopped",

@@ -51,7 +51,11 @@ impl App {
                 parameters: parameters(&model, recorded.request.parameters.clone()),
                 ..recorded.request.clone()
             },
-            tools: recorded.tools.clone(),
+            tools: match calls {
+                // what was recorded is how they ended
+                Calls::Recorded => recorded.tools.clone().tried_once(),
+                Calls::Run => recorded.tools.clone(),
+            },
             strategy: model.strategy,
             text_formats: text_formats(&model),
             limits: model.limits.clone(),

@@ -123,7 +123,8 @@ fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
                         _ => Err(ToolError::UnknownTool { server: "sky".into(), tool: "x".into() }),
                     };
                     let elapsed = Duration::from_millis(1234);
-                    [Entry::Running { call }, Entry::Settled { call, outcome, elapsed }]
+                    let again = Entry::again(call, &outcome, Duration::from_millis(700));
+                    [Entry::Running { call }, again, Entry::Settled { call, outcome, elapsed }]
                 });
                 settled.chain([Entry::Ran]).collect()
             }
