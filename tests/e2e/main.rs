@@ -10,6 +10,7 @@
 mod approvals;
 mod assistants;
 mod cancelling;
+mod cassettes;
 mod configuration;
 mod conformance;
 mod connections;
@@ -35,6 +36,7 @@ mod quick_start;
 mod real_servers;
 mod remote_faults;
 mod responses;
+mod retries;
 mod sdk;
 mod storage_faults;
 mod supervision;

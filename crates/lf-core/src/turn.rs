@@ -20,6 +20,7 @@ use crate::tool::ToolRef;
 use crate::tool_set::ToolSet;
 
 mod approval;
+pub mod cassette;
 mod course;
 mod other_ways;
 mod output;

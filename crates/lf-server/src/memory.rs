@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
-use lf_core::{ChatEvent, Journal as _, Message, ModelError, Project};
+use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
 use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,6 +23,7 @@ use crate::app::{App, Refusal};
 use crate::approvals::{self, About, Attendance, Outcome};
 use crate::chat;
 use crate::driver::{Approving, Drive, drive};
+use crate::recording::Recorded;
 
 use context::unsaid;
 use endings::{Ending, Endings};
@@ -216,26 +217,19 @@ impl App {
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let named: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
         let begin = Begin { turn: &turn, conversation: &conversation.id, said: &named, begun: &begun };
-        let mut journal = memory.store.begin(begin).await.map_err(|error| unkept(&error))?;
-        let mut events = Vec::new();
+        let kept = Box::new(memory.store.begin(begin).await.map_err(|error| unkept(&error))?);
+        let mut journal: Box<dyn Journal> = match self.recording(&prepared.project, &prepared.setup, None) {
+            Some(recording) => Box::new(Recorded { kept, recording }),
+            None => kept,
+        };
         let turn_timeout = prepared.setup.limits.turn_timeout;
         let approving = Approving {
             approvals: self.approvals.clone(),
-            about: About {
-                project: prepared.project,
-                model: Some(prepared.setup.model.clone()),
-                turn: Some(turn.clone()),
-                conversation: Some(conversation.id.clone()),
-            },
+            about: About::turn(&prepared.project, &prepared.setup, Some(&conversation.id)),
             attendance,
             wait: prepared.setup.limits.approval_timeout,
         };
-        let mut course = Course::new(prepared.setup, &mut events);
-        for notice in prepared.notices {
-            let entry = Entry::Notice(notice);
-            journal.append(&entry);
-            let _ = course.take(entry, &mut events);
-        }
+        let (course, events) = chat::begin(prepared.setup, prepared.notices, Some(&mut journal));
         let running = Arc::new(Running::new(turn, conversation.id.clone(), named));
         let with = Drive {
             upstreams: prepared.upstreams,
@@ -243,7 +237,7 @@ impl App {
             tools: prepared.tools,
             turn_timeout,
             person: None,
-            journal: Some(Box::new(journal)),
+            journal: Some(journal),
             stop: Some(running.stop.clone()),
             remember: Box::new(|_| {}),
         };

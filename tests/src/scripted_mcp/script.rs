@@ -90,6 +90,9 @@ pub struct ScriptedTool {
     pub description: Option<String>,
     #[serde(default)]
     pub schema: Option<Value>,
+    /// Its hints, such as `readOnlyHint`.
+    #[serde(default)]
+    pub annotations: Option<Value>,
     #[serde(default)]
     pub act: Act,
 }
@@ -104,6 +107,8 @@ pub enum Act {
     Text(String),
     /// A result that is an error.
     Fail(String),
+    /// A result that is an error, so many times; then its arguments as text. All calls of the server count.
+    FailFirst(usize),
     /// An error of the protocol.
     Refuse(i64, String),
     /// Never ends.
@@ -145,7 +150,7 @@ pub enum Act {
 
 impl ScriptedTool {
     pub fn new(name: &str, act: Act) -> Self {
-        Self { name: name.to_owned(), description: None, schema: None, act }
+        Self { name: name.to_owned(), description: None, schema: None, annotations: None, act }
     }
 
     /// With this JSON Schema of its arguments.
@@ -154,10 +159,20 @@ impl ScriptedTool {
         self
     }
 
+    /// With these hints of what a call of it does.
+    pub fn annotated(mut self, annotations: Value) -> Self {
+        self.annotations = Some(annotations);
+        self
+    }
+
     pub(super) fn declaration(&self) -> Value {
         let description = self.description.clone().unwrap_or_else(|| format!("Scripted tool {}", self.name));
         let schema = self.schema.clone().unwrap_or_else(|| json!({"type": "object", "properties": {}}));
-        json!({"name": self.name, "description": description, "inputSchema": schema})
+        let mut declaration = json!({"name": self.name, "description": description, "inputSchema": schema});
+        if let Some(annotations) = &self.annotations {
+            declaration["annotations"] = annotations.clone();
+        }
+        declaration
     }
 }
 

@@ -67,6 +67,10 @@ impl Server {
             Act::Echo => text(params["arguments"].to_string()),
             Act::Text(words) => text(words.clone()),
             Act::Fail(words) => Ok(json!({"content": [{"type": "text", "text": words}], "isError": true})),
+            Act::FailFirst(times) if self.calls.load(Ordering::SeqCst) <= *times => {
+                Ok(json!({"content": [{"type": "text", "text": "not yet"}], "isError": true}))
+            }
+            Act::FailFirst(_) => text(params["arguments"].to_string()),
             Act::Refuse(code, words) => Err((*code, words.clone())),
             Act::Hang => std::future::pending().await,
             Act::Gate(path) => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::event::ChatEvent;
 use crate::message::{Content, Message, Part, ToolResult};
-use crate::tool::{ToolError, ToolOutput};
+use crate::tool::{Tool, ToolError, ToolOutput};
 
 use super::output::result_for_model;
 use super::plan::{Planned, PlannedCall};
@@ -16,8 +16,8 @@ pub struct RunTools {
     pub(super) turn: Box<Turn>,
     pub(super) planned: Vec<PlannedCall>,
     pub(super) results: Vec<Option<ToolResult>>,
-    /// Which calls have been handed to their source.
-    begun: Vec<bool>,
+    /// How often each call was handed to its source.
+    tries: Vec<u32>,
 }
 
 impl RunTools {
@@ -29,8 +29,8 @@ impl RunTools {
                 _ => None,
             })
             .collect();
-        let begun = vec![false; planned.len()];
-        Self { turn, planned, results, begun }
+        let tries = vec![0; planned.len()];
+        Self { turn, planned, results, tries }
     }
 
     /// The calls in the model's order.
@@ -52,8 +52,40 @@ impl RunTools {
 
     /// The call at this index is about to run.
     pub fn begin(&mut self, index: usize) {
-        if let Some(begun) = self.begun.get_mut(index) {
-            *begun = true;
+        if let Some(tries) = self.tries.get_mut(index) {
+            *tries += 1;
+        }
+    }
+
+    /// How long to wait before the call at this index is run once more; `None` where this outcome stands. `share`, of 0 to 1,
+    /// keeps calls apart that failed together.
+    pub fn pause_after(
+        &self,
+        index: usize,
+        outcome: &Result<ToolOutput, ToolError>,
+        share: f64,
+    ) -> Option<Duration> {
+        let tool = self.tool(index).filter(|tool| tool.repeatable)?;
+        tool.retries.as_ref()?.pause(*self.tries.get(index)?, outcome, share)
+    }
+
+    /// The call at this index failed, and is about to run once more.
+    pub(super) fn again(&mut self, index: usize, reason: &str, pause: Duration, events: &mut Vec<ChatEvent>) {
+        self.begin(index);
+        let (Some(planned), Some(tries)) = (self.planned.get(index), self.tries.get(index)) else { return };
+        let attempts = self.tool(index).and_then(|tool| tool.retries.as_ref());
+        let of = attempts.map(|retries| format!(" of {}", retries.attempts)).unwrap_or_default();
+        events.push(ChatEvent::Notice(format!(
+            "`{}` failed: {reason}; it is tried again in {:.1} s (try {tries}{of})",
+            planned.call.name,
+            pause.as_secs_f64()
+        )));
+    }
+
+    fn tool(&self, index: usize) -> Option<&Tool> {
+        match &self.planned.get(index)?.plan {
+            Planned::Run(id) => self.turn.tools.tool(id),
+            _ => None,
         }
     }
 
@@ -62,7 +94,7 @@ impl RunTools {
         let open =
             self.planned.iter().enumerate().filter(|(_, planned)| matches!(planned.plan, Planned::Run(_)));
         open.filter(|(index, _)| self.results[*index].is_none())
-            .map(|(index, planned)| (index, planned, self.begun[index]))
+            .map(|(index, planned)| (index, planned, self.tries[index] > 0))
     }
 
     /// What came of the call at this index.
@@ -85,8 +117,8 @@ impl RunTools {
     /// The person does not want the calls: those without a result are answered with that, so that the conversation can
     /// go on.
     pub fn stop(self, events: &mut Vec<ChatEvent>) -> Done {
-        let begun = self.begun.clone();
-        let why = |index: usize| if begun[index] { STOPPED } else { NOT_RUN };
+        let tries = self.tries.clone();
+        let why = |index: usize| if tries[index] > 0 { STOPPED } else { NOT_RUN };
         self.leave(why, events).stop(Round::default(), events)
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use lf_core::tool::ToolError;
-use lf_core::tool_set::Target;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
 use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
@@ -148,12 +147,7 @@ fn take_up(
     journal: &mut TurnJournal,
     (tools, answering): (&ToolSet, bool),
 ) {
-    let repeatable = |id: &ToolRef| {
-        tools.iter().any(|(_, target)| match target {
-            Target::Source(tool) => tool.repeatable && tool.id == *id,
-            Target::Client(_) => false,
-        })
-    };
+    let repeatable = |id: &ToolRef| tools.tool(id).is_some_and(|tool| tool.repeatable);
     let entries: Vec<Entry> = match course.step() {
         Step::AskModel(_) if answering => vec![Entry::Interrupted],
         Step::RunTools(run) => run

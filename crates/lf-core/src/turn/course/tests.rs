@@ -6,6 +6,7 @@ use crate::message::{Arguments, Prose, ToolCall};
 use crate::model::{FinishReason, ModelRequest, ToolSpec, Usage};
 use crate::project::{InlineTool, Limits, ToolCallStrategy};
 use crate::tool::{Approval, Catalogue, Tool, ToolContent, ToolRef};
+use crate::turn::cassette::{self, Cassette};
 use crate::turn::{Planned, Verdict};
 use crate::{Message, ToolSet};
 
@@ -140,7 +141,8 @@ fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
                         _ => Err(ToolError::UnknownTool { server: "sky".into(), tool: "x".into() }),
                     };
                     let elapsed = Duration::from_millis(1234);
-                    [Entry::Running { call }, Entry::Settled { call, outcome, elapsed }]
+                    let again = Entry::again(call, &outcome, Duration::from_millis(700));
+                    [Entry::Running { call }, again, Entry::Settled { call, outcome, elapsed }]
                 });
                 settled.chain([Entry::Ran]).collect()
             }
@@ -183,6 +185,24 @@ proptest! {
         }
         prop_assert_eq!(told, events);
         prop_assert_eq!(left(&course.unwrap()), end);
+    }
+
+    #[test]
+    fn a_cassette_is_the_turn_and_is_written_again_as_it_was(script in prop::collection::vec(ask(), 0..6)) {
+        let (entries, events, _) = drive(script);
+        let write = |setup: &Setup, entries: &[Entry]| {
+            let lines = entries.iter().map(|entry| cassette::line(entry) + "\n");
+            cassette::label(setup) + "\n" + &lines.collect::<String>()
+        };
+        let text = write(&setup(), &entries);
+        let read = Cassette::parse(&text).unwrap();
+        prop_assert!(read.is_over);
+        prop_assert_eq!(&write(&read.setup, &read.entries), &text);
+        prop_assert_eq!(&read.events, &events);
+        prop_assert_eq!(cassette::first_difference(&read.events, &events), None);
+        for (position, ask) in read.asks.iter().enumerate() {
+            prop_assert!(std::ptr::eq(read.ask(position, &ask.request).unwrap(), ask));
+        }
     }
 }
 
