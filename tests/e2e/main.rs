@@ -25,6 +25,7 @@ mod mcp_load;
 mod mcp_oauth;
 mod misbehaving_servers;
 mod open_responses;
+mod power_cuts;
 mod projects;
 mod prompted;
 mod quick_start;

@@ -28,6 +28,10 @@ pub mod project;
 
 pub mod processes;
 
+pub mod disk;
+
+pub mod keeping;
+
 pub mod client;
 
 pub mod caller;

@@ -81,6 +81,9 @@ pub enum Refusal {
     /// What is said cannot be kept.
     #[error("conversations cannot be kept now: {reason}")]
     NoMemory { reason: String },
+    /// There is no room for what is said.
+    #[error("conversations cannot be kept now: {reason}")]
+    NoRoom { reason: String },
     #[error("there is no conversation `{0}`")]
     UnknownConversation(String),
     #[error(transparent)]

@@ -14,8 +14,7 @@ use lf_core::message::ToolCall;
 use lf_core::tool::{Attendant, Person};
 use lf_core::turn::{Course, Done, Entry, Planned, Resume, RunTools, Step, Taken};
 use lf_core::{
-    ChatEvent, DeltaStream, Journal, JournalError, ModelDelta, ModelError, ToolError, ToolOutput, ToolRef,
-    ToolSource,
+    ChatEvent, DeltaStream, Journal, ModelDelta, ModelError, ToolError, ToolOutput, ToolRef, ToolSource,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
@@ -265,7 +264,7 @@ impl Answer {
 }
 
 /// A turn whose journal cannot be written must not go on.
-fn unkept(error: &JournalError) -> ModelError {
+pub(crate) fn unkept(error: &impl std::fmt::Display) -> ModelError {
     tracing::error!(%error, "the turn cannot be kept and is stopped");
     ModelError::Failed {
         url: "the journal of this daemon".to_owned(),

@@ -2,6 +2,7 @@
 //! acted on or shown; what the daemon leaves unfinished goes on when it is back.
 
 mod context;
+mod endings;
 mod recovery;
 mod running;
 
@@ -22,6 +23,7 @@ use crate::chat;
 use crate::driver::{Drive, drive};
 
 use context::unsaid;
+use endings::{Ending, Endings};
 pub(crate) use recovery::events as events_of;
 pub(crate) use running::Running;
 
@@ -35,6 +37,9 @@ pub(crate) struct Memory {
     tasks: TaskTracker,
     /// Turns are left where they are, to be gone on with at the next start.
     leave: CancellationToken,
+    /// Nothing else is begun.
+    closing: CancellationToken,
+    endings: Endings,
 }
 
 /// What is said in a conversation, and how it is to be answered.
@@ -53,6 +58,8 @@ impl Memory {
             order: Mutex::default(),
             tasks: TaskTracker::new(),
             leave: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            endings: Endings::default(),
         }
     }
 
@@ -69,6 +76,7 @@ impl Memory {
 
     /// Waits for the turns that run; with `now`, leaves them for the next start.
     pub(crate) async fn drain(&self, now: &CancellationToken) {
+        self.closing.cancel();
         self.tasks.close();
         tokio::select! {
             () = self.tasks.wait() => return,
@@ -117,6 +125,7 @@ impl App {
     ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
         let guard = memory.turn_to_speak(&conversation.id).await;
+        memory.settle(Some(&conversation.id)).await.map_err(|error| unkept(&error))?;
         let Saying { mut request, chosen_tools } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let kept = memory.store.messages(&conversation.id, 0).await.map_err(|error| unkept(&error))?;
@@ -189,10 +198,12 @@ impl Memory {
                     () = memory.leave.cancelled() => break,
                     event = events.next() => event,
                 };
-                let Some(event) = event else { break };
+                let Some(mut event) = event else { break };
                 if let Some(state) = running.ends_with(&event) {
                     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    memory.end(&running, state, done).await;
+                    if let Err(error) = memory.end(&running, state, done).await {
+                        event = ended_unkept(event, &error);
+                    }
                 }
                 running.tell(event);
             }
@@ -202,17 +213,33 @@ impl Memory {
         });
     }
 
-    async fn end(&self, running: &Running, state: TurnState, done: Option<Done>) {
+    /// # Errors
+    /// When the end is to be kept later.
+    async fn end(
+        self: &Arc<Self>,
+        running: &Running,
+        state: TurnState,
+        done: Option<Done>,
+    ) -> Result<(), StoreError> {
+        let (turn, conversation) = (&running.turn, &running.conversation);
         let said = done.map(|done| done.said.to_vec()).unwrap_or_default();
         let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-        let ended = self.store.end(&running.turn, &running.conversation, state, &said).await;
-        match ended {
-            Ok(()) => running.answered(said),
-            Err(error) => {
-                error!(turn = running.turn, %error, "the end of a turn could not be kept; it is gone on with at the next start");
-            }
+        if let Err(error) = self.store.end(turn, conversation, state, &said).await {
+            error!(turn, %error, "the end of a turn cannot be kept now");
+            self.owe(Ending { turn: turn.clone(), conversation: conversation.clone(), state, said }).await;
+            return Err(error);
         }
-        info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
+        running.answered(said);
+        info!(turn, conversation, state = state.name(), "turn kept");
+        Ok(())
+    }
+}
+
+/// The last event of a turn whose end is not kept: nobody is told that all is well with it.
+fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
+    match event {
+        ChatEvent::Finished { .. } => ChatEvent::Failed(crate::driver::unkept(error)),
+        event => event,
     }
 }
 
@@ -221,5 +248,12 @@ pub(crate) fn message_id() -> String {
 }
 
 pub(crate) fn unkept(error: &StoreError) -> Refusal {
-    Refusal::NoMemory { reason: error.to_string() }
+    let reason = match error.hint() {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
+    };
+    match error {
+        StoreError::Full { .. } => Refusal::NoRoom { reason },
+        _ => Refusal::NoMemory { reason },
+    }
 }

@@ -141,6 +141,7 @@ fn kind_of(refusal: &Refusal) -> (StatusCode, &'static str, Option<&'static str>
         Refusal::NoMemory { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "Unavailable", Some("store_unavailable"))
         }
+        Refusal::NoRoom { .. } => (StatusCode::INSUFFICIENT_STORAGE, "StorageFull", Some("storage_full")),
         Refusal::BadRequest { .. } => (StatusCode::BAD_REQUEST, "BadRequest", None),
         Refusal::BrokenProject { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "ProjectConfigError", Some("configuration_error"))

@@ -12,4 +12,6 @@ mod schema;
 mod store;
 
 pub use error::StoreError;
+#[doc(hidden)]
+pub use sqlite::Durability;
 pub use store::{Begin, Conversation, Kept, Kind, Page, Store, TurnJournal, TurnRecord, TurnState};

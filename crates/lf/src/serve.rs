@@ -23,7 +23,7 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
         anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
     }
     let store = store(common).await?;
-    let app = crate::app_with(common, project.map(|loaded| loaded.project), Consent::Absent, store)?;
+    let app = crate::app_with(common, project.map(|loaded| loaded.project), Consent::Absent, Ok(store))?;
     anstream::eprintln!("listening on http://{address}");
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let serving = serve(
@@ -48,18 +48,19 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
 }
 
 /// The memory of the daemon. A second daemon would change it behind the first one's back; anything else that is wrong
-/// with it leaves the daemon without conversations, and says so.
-async fn store(common: &args::Common) -> Result<Result<Store, String>, Trouble> {
-    let dir = project::data_dir(common);
-    match Store::open(dir).await {
-        Ok(store) => Ok(Ok(store)),
-        Err(error @ StoreError::InUse { .. }) => Err(Trouble::failure(error.to_string())
-            .hint("one daemon serves all projects; `--data-dir DIR` (LF_DATA_DIR) gives a second one its own memory")),
-        Err(error) => {
-            anstream::eprintln!("warning: conversations are not kept: {error}");
-            Ok(Err(error.to_string()))
-        }
+/// with it leaves the daemon without conversations for so long, and is said.
+async fn store(common: &args::Common) -> Result<Store, Trouble> {
+    let store = Store::at(&project::data_dir(common)).map_err(|error| Trouble::failure(error.to_string()))?;
+    let Err(error) = store.ready().await else { return Ok(store) };
+    let hint = error.hint().unwrap_or_default();
+    if matches!(error, StoreError::InUse { .. }) {
+        return Err(Trouble::failure(error.to_string()).hint(hint));
     }
+    anstream::eprintln!("warning: conversations are not kept: {error}");
+    if !hint.is_empty() {
+        anstream::eprintln!("hint: {hint}");
+    }
+    Ok(store)
 }
 
 fn port_trouble(error: &BindError) -> Trouble {

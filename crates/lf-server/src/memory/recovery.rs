@@ -7,7 +7,7 @@ use lf_core::tool_set::Target;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
 use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
-use lf_store::{TurnJournal, TurnRecord, TurnState};
+use lf_store::{StoreError, TurnJournal, TurnRecord, TurnState};
 use tracing::{info, warn};
 
 use super::{Memory, Running};
@@ -29,39 +29,45 @@ struct Read {
 
 impl App {
     /// Goes on with every turn that was running when the daemon died. Each that cannot be gone on with is ended as
-    /// failed, and says why.
+    /// failed, and says why. While the store cannot be read, that is put off.
     pub async fn recover(self: &Arc<Self>) {
         let Ok(memory) = self.memory() else { return };
-        let running = match memory.store.running().await {
-            Ok(running) => running,
-            Err(error) => {
-                warn!(%error, "cannot read which turns were running");
-                return;
-            }
-        };
-        for turn in running {
-            match self.go_on(memory, &turn).await {
-                Ok(()) => {
-                    info!(turn = turn.id, conversation = turn.conversation, "a turn goes on after a restart");
-                }
+        let Err(error) = self.take_up_all(memory).await else { return };
+        warn!(%error, "cannot read which turns were running; they are gone on with when that is possible");
+        let (app, later) = (self.clone(), memory.clone());
+        memory
+            .tasks
+            .spawn(async move { while later.pause().await && app.take_up_all(&later).await.is_err() {} });
+    }
+
+    async fn take_up_all(self: &Arc<Self>, memory: &Arc<Memory>) -> Result<(), StoreError> {
+        for turn in memory.store.running().await? {
+            let ended = match self.go_on(memory, &turn).await {
+                Ok(()) => continue,
                 Err(reason) => {
                     warn!(turn = turn.id, reason, "a turn cannot go on after a restart");
-                    let ended = memory.store.end(&turn.id, &turn.conversation, TurnState::Failed, &[]).await;
-                    if let Err(error) = ended {
-                        warn!(turn = turn.id, %error, "its end could not be kept");
-                    }
+                    memory.store.end(&turn.id, &turn.conversation, TurnState::Failed, &[]).await
                 }
+            };
+            if let Err(error) = ended {
+                warn!(turn = turn.id, %error, "its end could not be kept");
             }
         }
+        Ok(())
     }
 
     async fn go_on(self: &Arc<Self>, memory: &Arc<Memory>, turn: &TurnRecord) -> Result<(), String> {
+        let guard = memory.turn_to_speak(&turn.conversation).await;
+        // with the guard in hand, nothing of this daemon runs in the conversation: what is not over was left by another
+        let now = memory.store.turn(&turn.id).await.map_err(|error| error.to_string())?;
+        if now.is_none_or(|now| now.state != TurnState::Running) {
+            return Ok(());
+        }
         let conversation = memory.store.conversation(&turn.conversation).await;
         let conversation = conversation.map_err(|error| error.to_string())?;
         let conversation = conversation.ok_or("its conversation is gone")?;
         let Read { mut course, mut events, entries, model, setup, answering } = read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
-        let guard = memory.turn_to_speak(&turn.conversation).await;
         let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone(), Vec::new()));
         let project = self.project_of(&conversation.scope).await.map_err(|refusal| refusal.to_string())?;
         let found = self.find_model(Some(&project), Some(&model)).await;
@@ -78,6 +84,7 @@ impl App {
             remember: Box::new(|_| {}),
         };
         memory.run(running, course, events, with, guard);
+        info!(turn = turn.id, conversation = turn.conversation, "a turn goes on after a restart");
         Ok(())
     }
 
