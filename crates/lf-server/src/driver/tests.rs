@@ -16,6 +16,8 @@ use tokio::sync::Barrier;
 use super::*;
 use crate::failover::Upstream;
 
+mod failing_journals;
+
 /// Answers the first ask with these calls, every further one with "done".
 struct Model {
     calls: Vec<&'static str>,
@@ -106,6 +108,15 @@ fn turn(
     silent: bool,
     limits: Limits,
 ) -> (Bench, impl Stream<Item = ChatEvent> + Send + 'static) {
+    let (bench, course, events, with) = prepared(calls, silent, limits);
+    (bench, drive(course, events, with))
+}
+
+fn prepared(
+    calls: Vec<&'static str>,
+    silent: bool,
+    limits: Limits,
+) -> (Bench, Course, Vec<ChatEvent>, Drive) {
     let tool =
         |name: &str| Tool::new(ToolRef { server: "s".into(), name: name.into() }, None, empty_schema());
     let mine =
@@ -132,15 +143,7 @@ fn turn(
     let mut events = Vec::new();
     let course = Course::new(setup, &mut events);
     let with = Drive {
-        upstreams: Upstreams::new(
-            Upstream {
-                model: Arc::new(lf_core::Model::new("m", lf_core::project::Provider::Demo, "m", "")),
-                provider: Arc::new(model),
-                stand_in: None,
-            },
-            Vec::new(),
-            Arc::default(),
-        ),
+        upstreams: answered_by(model),
         tools: Arc::new(Tools { meeting, dropped: bench.dropped.clone() }),
         person: None,
         turn_timeout,
@@ -148,7 +151,13 @@ fn turn(
         stop: None,
         remember: Box::new(move |done: Done| drop(done.resume.map(|resume| remembered.set(resume)))),
     };
-    (bench, drive(course, events, with))
+    (bench, course, events, with)
+}
+
+fn answered_by(provider: impl ModelProvider + 'static) -> Upstreams {
+    let model = Arc::new(lf_core::Model::new("m", lf_core::project::Provider::Demo, "m", ""));
+    let upstream = Upstream { model, provider: Arc::new(provider), stand_in: None };
+    Upstreams::new(upstream, Vec::new(), Arc::default())
 }
 
 #[tokio::test(start_paused = true)]

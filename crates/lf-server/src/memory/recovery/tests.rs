@@ -159,7 +159,7 @@ async fn store(dir: &std::path::Path) -> Store {
     loop {
         match Store::open(dir.to_owned()).await {
             // the threads of the one before are about to end
-            Err(lf_store::StoreError::InUse { .. }) => tokio::task::yield_now().await,
+            Err(StoreError::InUse { .. }) => tokio::task::yield_now().await,
             opened => return opened.unwrap(),
         }
     }
