@@ -63,9 +63,11 @@ pub enum Step {
 /// The turn is over; its last event has been told.
 #[derive(Debug)]
 pub struct Done {
-    /// What the turn added to the conversation: each round's message, the results, the answer. Empty for a turn that
-    /// failed.
+    /// What the turn added to the conversation: each round's message, the results, the answer. A turn that failed has done
+    /// what its finished rounds did.
     pub said: Arc<[Message]>,
+    /// There is no answer.
+    pub failed: bool,
     /// What has to be put back when the client returns with the results of its own calls.
     pub resume: Option<Resume>,
 }
@@ -253,12 +255,11 @@ impl AskModel {
         }
     }
 
-    /// The answer could not be had, or broke off: nothing of it runs, and the turn is over.
+    /// The answer could not be had, or broke off: nothing of it runs or stays, and the turn is over.
     pub fn fail(mut self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
         self.flush(TextEnd::Cut, events);
         self.round.show_late(events);
-        events.push(ChatEvent::Failed(error));
-        Done { said: [].into(), resume: None }
+        self.turn.fail(error, events)
     }
 
     /// The person does not want to hear more: what was shown is what was said, and nothing runs.
@@ -379,7 +380,7 @@ impl Turn {
             rest: round.state,
             ..AssistantMessage::default()
         }));
-        Done { said: self.request.messages.split_off(self.given).into(), resume: None }
+        self.done()
     }
 
     /// Ends the turn where it is; a text that was begun stays.
@@ -395,7 +396,17 @@ impl Turn {
         events.push(ChatEvent::Notice("the turn was stopped".to_owned()));
         let (reason, rounds) = (FinishReason::Stop, self.rounds + 1);
         events.push(ChatEvent::Finished { reason, usage: self.usage, rounds, stop_sequence: None });
-        Done { said: self.request.messages.split_off(self.given).into(), resume: None }
+        self.done()
+    }
+
+    /// Ends the turn without an answer. What was done in it has happened.
+    fn fail(self: Box<Self>, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
+        events.push(ChatEvent::Failed(error));
+        Done { failed: true, ..self.done() }
+    }
+
+    fn done(mut self: Box<Self>) -> Done {
+        Done { said: self.request.messages.split_off(self.given).into(), failed: false, resume: None }
     }
 
     /// Calls that could not be read, where the model is not asked again: nothing vanishes.

@@ -97,7 +97,7 @@ impl App {
         events.extend(notices.into_iter().map(ChatEvent::Notice));
         let resumes = self.resumes.clone();
         let remember = Box::new(move |done: Done| {
-            if let Some((keep, mut messages)) = kept.filter(|_| !done.said.is_empty()) {
+            if let Some((keep, mut messages)) = kept.filter(|_| !done.failed) {
                 messages.extend(done.said.iter().cloned());
                 keep(messages);
             }

@@ -118,8 +118,9 @@ impl Course {
                 }
             }
             (Step::RunTools(_), Entry::Failed(error)) => {
-                events.push(ChatEvent::Failed(error));
-                self.leave();
+                if let Step::RunTools(run) = self.leave() {
+                    self.step = Step::Done(run.fail(error, events));
+                }
             }
             (Step::AskModel(_), Entry::Stopped) => {
                 self.go_on(events, |ask, events| Step::Done(ask.stop(events)));
@@ -151,7 +152,7 @@ impl Course {
     }
 
     fn leave(&mut self) -> Step {
-        std::mem::replace(&mut self.step, Step::Done(Done { said: [].into(), resume: None }))
+        std::mem::replace(&mut self.step, Step::Done(Done { said: [].into(), failed: true, resume: None }))
     }
 
     /// What is left of a turn that is over; the turn itself otherwise.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::event::ChatEvent;
 use crate::message::{Content, Message, Part, ToolResult};
+use crate::model::ModelError;
 use crate::tool::{ToolError, ToolOutput};
 
 use super::output::result_for_model;
@@ -84,21 +85,34 @@ impl RunTools {
 
     /// The person does not want the calls: those without a result are answered with that, so that the conversation can
     /// go on.
-    pub fn stop(mut self, events: &mut Vec<ChatEvent>) -> Done {
+    pub fn stop(self, events: &mut Vec<ChatEvent>) -> Done {
+        self.give_up("was stopped", events).stop(Round::default(), events)
+    }
+
+    /// The turn cannot go on; its calls are answered as with [`Self::stop`].
+    pub fn fail(self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
+        self.give_up("failed", events).fail(error, events)
+    }
+
+    /// Answers the calls that have no result.
+    fn give_up(mut self, why: &str, events: &mut Vec<ChatEvent>) -> Box<Turn> {
+        let not_run = format!("the turn {why} before this call was run");
         let open: Vec<(usize, bool)> = self.open().map(|(index, _, begun)| (index, begun)).collect();
         for (index, begun) in open {
-            let call = &self.planned[index].call;
-            let result = ToolResult::error(call, if begun { STOPPED } else { NOT_RUN });
+            let said = match begun {
+                true => format!("the turn {why} while this call was running; its outcome is unknown"),
+                false => not_run.clone(),
+            };
+            let result = ToolResult::error(&self.planned[index].call, said);
             events.push(ChatEvent::CallFinished { result: result.clone(), elapsed: Duration::ZERO });
             self.results[index] = Some(result);
         }
         let Self { mut turn, planned, results, .. } = self;
-        let answers = planned
-            .iter()
-            .zip(results)
-            .map(|(planned, result)| result.unwrap_or_else(|| ToolResult::error(&planned.call, NOT_RUN)));
+        let answers = planned.iter().zip(results).map(|(planned, result)| {
+            result.unwrap_or_else(|| ToolResult::error(&planned.call, not_run.as_str()))
+        });
         turn.request.messages.extend(answers.map(Message::Tool));
-        turn.stop(Round::default(), events)
+        turn
     }
 
     /// All calls are settled. One that is not is told to the model as not run.
@@ -133,8 +147,6 @@ impl RunTools {
     }
 }
 
-const NOT_RUN: &str = "the turn was stopped before this call was run";
-const STOPPED: &str = "the turn was stopped while this call was running; its outcome is unknown";
 const LAST: &str = "[No more tool calls are possible in this turn. Answer with what is known so far.]";
 
 /// Said in a result, because that is the one place which every dialect carries and every model reads.

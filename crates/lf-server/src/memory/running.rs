@@ -70,7 +70,7 @@ impl Running {
         let _ = self.answered.set(messages);
     }
 
-    /// What the turn added to its conversation; nothing before its end, or when it failed.
+    /// What the turn added to its conversation; nothing before its end.
     pub(crate) fn added(&self) -> &[(String, Message)] {
         self.answered.get().map_or(&[], Vec::as_slice)
     }
