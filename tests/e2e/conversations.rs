@@ -11,6 +11,8 @@ use lf_tests::wait::{Gate, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+mod trouble;
+
 fn create(daemon: &Daemon, body: &Value) -> String {
     let created = post(&daemon.url("/conversations"), body);
     assert_eq!(created.status, 201, "{created:?}");

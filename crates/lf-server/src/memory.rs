@@ -8,12 +8,14 @@ mod running;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::turn::{Course, Done, Entry};
-use lf_core::{ChatEvent, Journal as _, Message, Project};
+use lf_core::{ChatEvent, Journal as _, Message, ModelError, Project};
 use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info};
@@ -26,6 +28,10 @@ use context::unsaid;
 use endings::{Ending, Endings};
 pub(crate) use recovery::events as events_of;
 pub(crate) use running::Running;
+
+/// Requests that wait for their turn to speak in one conversation, and for how long: two turns of the default limit.
+const WAITING: usize = 64;
+const SPEAK_WAIT: Duration = Duration::from_secs(600);
 
 /// Everything that goes on in kept conversations.
 pub(crate) struct Memory {
@@ -79,28 +85,50 @@ impl Memory {
         self.closing.cancel();
         self.tasks.close();
         tokio::select! {
-            () = self.tasks.wait() => return,
+            biased;
+            // also where nothing runs: what still waits to begin must not
             () = now.cancelled() => self.leave.cancel(),
+            () = self.tasks.wait() => return,
         }
         self.tasks.wait().await;
     }
 
-    /// Waits until it is this caller's turn to speak.
-    async fn turn_to_speak(&self, conversation: &str) -> tokio::sync::OwnedMutexGuard<()> {
-        let lock = {
-            let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-            order.retain(|_, lock| lock.strong_count() > 0);
-            match order.get(conversation).and_then(Weak::upgrade) {
-                Some(lock) => lock,
-                None => {
-                    let lock = Arc::new(tokio::sync::Mutex::new(()));
-                    order.insert(conversation.to_owned(), Arc::downgrade(&lock));
-                    lock
-                }
-            }
-        };
-        lock.lock_owned().await
+    /// Waits until it is this client's turn to speak, though not for ever.
+    async fn soon_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
+        let line = self.line(conversation);
+        let busy =
+            |why: String| Refusal::Busy(format!("conversation `{conversation}` {why}; try again later"));
+        // this one, and the one that speaks
+        let waiting = Arc::strong_count(&line).saturating_sub(2);
+        if waiting >= WAITING {
+            return Err(busy(format!("has {waiting} messages waiting")));
+        }
+        let speaks = tokio::time::timeout(SPEAK_WAIT, line.lock_owned()).await;
+        speaks.map_err(|_| busy(format!("was busy for {SPEAK_WAIT:?}")))
     }
+
+    /// Who holds this lock speaks in the conversation; the others wait for it in the order in which they came.
+    fn line(&self, conversation: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        order.retain(|_, line| line.strong_count() > 0);
+        if let Some(line) = order.get(conversation).and_then(Weak::upgrade) {
+            return line;
+        }
+        let line = Arc::new(tokio::sync::Mutex::new(()));
+        order.insert(conversation.to_owned(), Arc::downgrade(&line));
+        line
+    }
+}
+
+/// What only has to be written to begin.
+struct Ready {
+    prepared: chat::Prepared,
+    conversation: String,
+    /// What the client said, with the ids of the messages.
+    said: Vec<(String, Message)>,
+    /// So many of the first of them are kept already.
+    kept: usize,
+    guard: OwnedMutexGuard<()>,
 }
 
 impl App {
@@ -113,7 +141,7 @@ impl App {
     }
 
     /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
-    /// watches. Waits while another turn runs in it.
+    /// watches. Waits while another turn runs in it. Dropped, it has done nothing, or the turn begins.
     ///
     /// # Errors
     /// [`Refusal`]; then nothing was kept.
@@ -124,29 +152,62 @@ impl App {
         saying: Saying,
     ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
-        let guard = memory.turn_to_speak(&conversation.id).await;
-        memory.settle(Some(&conversation.id)).await.map_err(|error| unkept(&error))?;
+        let ready = tokio::select! {
+            biased;
+            () = memory.leave.cancelled() => return Err(ModelError::going_down().into()),
+            ready = self.ready(memory, scope, &conversation.id, saying) => ready?,
+        };
+        let begins = memory.clone();
+        // a client that leaves while it is written leaves no turn that nobody drives
+        let begun = memory.tasks.spawn(async move { begins.begin(ready).await });
+        begun.await.unwrap_or_else(|error| Err(Refusal::NoMemory { reason: error.to_string() }))
+    }
+
+    async fn ready(
+        &self,
+        memory: &Arc<Memory>,
+        scope: Option<&Arc<Project>>,
+        conversation: &str,
+        saying: Saying,
+    ) -> Result<Ready, Refusal> {
+        let unkept = |error: StoreError| unkept(&error);
+        let guard = memory.soon_to_speak(conversation).await?;
+        memory.settle(Some(conversation)).await.map_err(unkept)?;
+        // it may have been changed or deleted since this one came
+        let found = memory.store.conversation(conversation).await.map_err(unkept)?;
+        let conversation = found.ok_or_else(|| Refusal::UnknownConversation(conversation.to_owned()))?;
         let Saying { mut request, chosen_tools } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
-        let kept = memory.store.messages(&conversation.id, 0).await.map_err(|error| unkept(&error))?;
+        let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
         // they are of this request, and nothing that was said
         let (systems, said): (Vec<Message>, Vec<Message>) = std::mem::take(&mut request.messages)
             .into_iter()
             .partition(|message| matches!(message, Message::System(_)));
         let said = unsaid(&kept, said);
+        let again = kept.split_off(kept.len() - context::repeated(&kept, &said));
         let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
-        let shown = context::window(conversation, &systems, &kept, &said, budget);
+        let shown = context::window(&conversation, &systems, &kept, &said, budget);
         let tools = match chosen_tools {
-            true => Some(memory.store.tools(&conversation.id).await.map_err(|error| unkept(&error))?),
+            true => Some(memory.store.tools(&conversation.id).await.map_err(unkept)?),
             false => None,
         };
         let with = chat::Conversation { before: shown.into(), tools, ..chat::Conversation::default() };
         let prepared = self.prepare(scope, request, with).await?;
+        let kept = again.len();
+        let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
+        let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
+        Ok(Ready { prepared, conversation: conversation.id, said, kept, guard })
+    }
+}
+
+impl Memory {
+    /// Keeps what was said and the beginning of its turn, and lets it run.
+    async fn begin(self: &Arc<Self>, ready: Ready) -> Result<Arc<Running>, Refusal> {
+        let Ready { prepared, conversation, said, kept, guard } = ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
-        let named: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-        let begin = Begin { turn: &turn, conversation: &conversation.id, said: &named, begun: &begun };
-        let mut journal = memory.store.begin(begin).await.map_err(|error| unkept(&error))?;
+        let begin = Begin { turn: &turn, conversation: &conversation, said: &said[kept..], begun: &begun };
+        let mut journal = self.store.begin(begin).await.map_err(|error| unkept(&error))?;
         let mut events = Vec::new();
         let turn_timeout = prepared.setup.limits.turn_timeout;
         let mut course = Course::new(prepared.setup, &mut events);
@@ -155,7 +216,7 @@ impl App {
             journal.append(&entry);
             let _ = course.take(entry, &mut events);
         }
-        let running = Arc::new(Running::new(turn, conversation.id.clone(), named));
+        let running = Arc::new(Running::new(turn, conversation, said));
         let with = Drive {
             upstreams: prepared.upstreams,
             tools: prepared.tools,
@@ -165,12 +226,10 @@ impl App {
             stop: Some(running.stop.clone()),
             remember: Box::new(|_| {}),
         };
-        memory.run(running.clone(), course, events, with, guard);
+        self.run(running.clone(), course, events, with, guard);
         Ok(running)
     }
-}
 
-impl Memory {
     /// Lets a turn run. It is over when its end is kept.
     fn run(
         self: &Arc<Self>,
@@ -178,7 +237,7 @@ impl Memory {
         course: Course,
         events: Vec<ChatEvent>,
         mut with: Drive,
-        guard: tokio::sync::OwnedMutexGuard<()>,
+        guard: OwnedMutexGuard<()>,
     ) {
         self.running
             .lock()
@@ -190,7 +249,9 @@ impl Memory {
             *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
         });
         let memory = self.clone();
+        let over = Over { memory: self.clone(), running: running.clone(), _guard: guard };
         self.tasks.spawn(async move {
+            let _over = over;
             let mut events = std::pin::pin!(drive(course, events, with));
             loop {
                 let event = tokio::select! {
@@ -207,9 +268,6 @@ impl Memory {
                 }
                 running.tell(event);
             }
-            memory.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&running.turn);
-            running.over();
-            drop(guard);
         });
     }
 
@@ -235,6 +293,22 @@ impl Memory {
     }
 }
 
+/// With it the task of a turn ends, however it does: nobody waits for more.
+struct Over {
+    memory: Arc<Memory>,
+    running: Arc<Running>,
+    _guard: OwnedMutexGuard<()>,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let mut all = self.memory.running.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.running.turn);
+        drop(all);
+        self.running.over();
+    }
+}
+
 /// The last event of a turn whose end is not kept: nobody is told that all is well with it.
 fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
     match event {
@@ -257,3 +331,6 @@ pub(crate) fn unkept(error: &StoreError) -> Refusal {
         _ => Refusal::NoMemory { reason },
     }
 }
+
+#[cfg(test)]
+mod tests;

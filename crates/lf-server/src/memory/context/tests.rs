@@ -135,3 +135,14 @@ fn the_results_of_a_clients_own_calls_join_what_the_server_did() {
     lf_core::turn::check_answers(&shown).unwrap();
     assert_eq!(shown.len(), 5, "the round is shown, however small the room: {shown:?}");
 }
+
+#[test]
+fn what_was_not_answered_and_is_said_again_is_meant_once() {
+    let [one, two] = ["one", "two"].map(user);
+    assert_eq!(repeated(&kept(&[one.clone()]), &[one.clone()]), 1);
+    assert_eq!(repeated(&kept(&[one.clone(), two.clone()]), &[two.clone()]), 1);
+    assert_eq!(repeated(&kept(&[one.clone(), two.clone()]), &[one.clone(), two.clone()]), 2);
+    assert_eq!(repeated(&kept(&[one.clone()]), &[two.clone()]), 0);
+    assert_eq!(repeated(&kept(&[one.clone(), assistant("yes")]), &[one.clone()]), 0, "it was answered");
+    assert_eq!(repeated(&kept(&[]), &[one]), 0);
+}

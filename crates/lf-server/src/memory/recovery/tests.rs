@@ -199,7 +199,7 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
     let mut events = Vec::new();
     let course = Course::new(setup, &mut events);
     let running = Arc::new(Running::new(turn.clone(), "c".to_owned(), said));
-    let guard = memory.turn_to_speak("c").await;
+    let guard = memory.line("c").lock_owned().await;
     memory.run(running.clone(), course, events, with(journal, &walks), guard);
     let told = watched(running).await;
     let died = memory.leave.is_cancelled();
@@ -217,7 +217,7 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
         let mut journal = memory.store.journal(&record, entries);
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
         let running = Arc::new(Running::new(turn.clone(), "c".to_owned(), Vec::new()));
-        let guard = memory.turn_to_speak("c").await;
+        let guard = memory.line("c").lock_owned().await;
         memory.run(running.clone(), course, events, with(journal, &walks), guard);
         all = watched(running).await;
     }
