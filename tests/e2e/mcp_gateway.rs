@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lf_tests::client::{Response, request};
@@ -11,7 +11,7 @@ use lf_tests::peers;
 use lf_tests::processes;
 use lf_tests::program::lf;
 use lf_tests::project::{Daemon, TestProject, document, remote, scripted};
-use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
+use lf_tests::scripted_mcp::Script;
 use lf_tests::scripted_model::{Reply, ScriptedModel};
 use lf_tests::wait::eventually;
 use serde_json::{Value, json};
@@ -26,30 +26,10 @@ const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
 
 /// What the official client sees.
 fn client(arguments: &[&str], steps: &Value) -> Value {
+    let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(peers::python("python"));
     command.arg(peers::script("mcp_client.py")).args(arguments);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the SDK can be started");
-    child.stdin.take().unwrap().write_all(steps.to_string().as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("one document")
-}
-
-fn tools() -> Script {
-    let image = json!({"type": "image", "data": "aGF5", "mimeType": "image/png"});
-    Script::with([
-        ScriptedTool::new("echo", Act::Echo),
-        ScriptedTool::new("fail", Act::Fail("no hay".to_owned())),
-        ScriptedTool::new("refuse", Act::Refuse(-32_050, "not today".to_owned())),
-        ScriptedTool::new("image", Act::Content(vec![image])),
-        ScriptedTool::new("count", Act::Progress(3)),
-        ScriptedTool::new("hang", Act::Hang),
-    ])
+    peers::take_steps(command, home.path(), steps)
 }
 
 fn route(daemon: &Daemon, rest: &str) -> String {
@@ -132,7 +112,7 @@ fn everything(arguments: &[&str], protocol: &str, log: &std::path::Path) {
 /// A project with a server that works and one that does not.
 fn project() -> (TestProject, tempfile::NamedTempFile) {
     let log = tempfile::NamedTempFile::new().unwrap();
-    let script = Script { log: Some(log.path().to_owned()), ..tools() };
+    let script = Script { log: Some(log.path().to_owned()), ..Script::of_every_kind() };
     let servers = [scripted("m", &script), remote("gone", "http", "http://127.0.0.1:9/mcp")];
     (TestProject::with_model(NOWHERE, &servers), log)
 }

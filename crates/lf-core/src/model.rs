@@ -44,6 +44,20 @@ pub struct ChatRequest {
     pub stream: bool,
 }
 
+/// As the client said it, with its tools under their own names; which model is asked, and what fills in templates, is
+/// for whoever asks.
+impl From<ChatRequest> for ModelRequest {
+    fn from(request: ChatRequest) -> Self {
+        Self {
+            messages: request.messages,
+            tools: request.tools.into(),
+            tool_choice: request.tool_choice,
+            parameters: request.parameters,
+            stream: request.stream,
+        }
+    }
+}
+
 /// A tool as a model is shown it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
@@ -128,6 +142,12 @@ pub enum Dialect {
     Ollama,
     /// The event stream of the Vercel AI SDK: read, never asked.
     AiSdk,
+}
+
+impl Dialect {
+    /// Those that models are asked in.
+    pub const ASKED: [Self; 5] =
+        [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -55,6 +55,28 @@ pub struct McpServer {
     pub elicitation: Elicitation,
 }
 
+impl McpServer {
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
+    pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
+    /// `max_timeout` is so many times `timeout`.
+    pub const TOTAL: u32 = 10;
+
+    /// A server of which nothing is said but where it is.
+    pub fn new(name: impl Into<String>, transport: Transport) -> Self {
+        Self {
+            name: name.into(),
+            transport,
+            tools: ToolFilter::default(),
+            timeout: Self::TIMEOUT,
+            max_timeout: Self::TIMEOUT * Self::TOTAL,
+            startup_timeout: Self::STARTUP_TIMEOUT,
+            required: false,
+            protocol: Protocol::Auto,
+            elicitation: Elicitation::default(),
+        }
+    }
+}
+
 /// What a server is told that asks a person something in the middle of a call, where nobody can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Elicitation {
@@ -170,6 +192,21 @@ pub struct StdioServer {
     pub pin: Option<String>,
 }
 
+impl StdioServer {
+    /// A program with nothing of our environment but the safe list, in the directory `/`.
+    pub fn new(command: impl Into<String>, args: &[&str]) -> Self {
+        Self {
+            command: command.into(),
+            args: args.iter().map(|arg| Secret::from(*arg)).collect(),
+            env: Vec::new(),
+            inherit_env: Vec::new(),
+            cwd: PathBuf::from("/"),
+            limits: ProcessLimits::default(),
+            pin: None,
+        }
+    }
+}
+
 /// What a local server and all it starts may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProcessLimits {
@@ -192,6 +229,13 @@ pub struct HttpServer {
     pub headers: Vec<(String, Secret)>,
     /// `None`: the headers alone, and a token that a person agreed to where the server asks for one and no header is one.
     pub auth: Option<Auth>,
+}
+
+impl HttpServer {
+    /// Without headers of its own.
+    pub fn new(base_url: impl Into<String>) -> Self {
+        Self { base_url: base_url.into(), headers: Vec::new(), auth: None }
+    }
 }
 
 /// Which of a server's tools exist for us. Globs match the server's own tool names.

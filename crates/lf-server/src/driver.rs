@@ -386,4 +386,4 @@ impl Resumes {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

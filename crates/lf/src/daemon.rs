@@ -18,6 +18,20 @@ use serde_json::{Map, Value};
 
 use crate::exit::Trouble;
 
+/// Where a daemon answers for `project`, which is `namespace/project`; without one, for the project it was started in.
+pub(crate) fn base_url(server: &str, project: Option<&str>) -> Result<String, Trouble> {
+    let server = server.trim_end_matches('/');
+    if !(server.starts_with("http://") || server.starts_with("https://")) {
+        return Err(Trouble::usage(format!("`--server {server}` is not an http or https URL"))
+            .hint("such as http://127.0.0.1:14345"));
+    }
+    match project {
+        Some(project) if project.split('/').count() == 2 => Ok(format!("{server}/v1/projects/{project}")),
+        Some(project) => Err(Trouble::usage(format!("`{project}` is not `namespace/project`"))),
+        None => Ok(format!("{server}/v1")),
+    }
+}
+
 pub(crate) struct Daemon {
     base_url: String,
     client: Client,
@@ -26,15 +40,7 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// `project` is `namespace/project`; without one, the project the daemon was started in.
     pub(crate) fn new(server: &str, project: Option<&str>) -> Result<Self, Trouble> {
-        let server = server.trim_end_matches('/');
-        if !(server.starts_with("http://") || server.starts_with("https://")) {
-            return Err(Trouble::usage(format!("`--server {server}` is not an http or https URL"))
-                .hint("such as http://127.0.0.1:14345"));
-        }
-        let base_url = match project {
-            Some(project) => format!("{server}/v1/projects/{project}"),
-            None => format!("{server}/v1"),
-        };
+        let base_url = base_url(server, project)?;
         let roots = crate::roots::roots(&crate::environment());
         let client = Client::trusting(Timeouts::default(), &roots);
         let client = client.map_err(|error| Trouble::failure(error.to_string()))?;

@@ -1,7 +1,6 @@
 //! Entries of `mcp.servers`.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use globset::{Glob, GlobMatcher};
 use indexmap::IndexMap;
@@ -31,8 +30,6 @@ const EXPANDED: [(&str, Syntax); 11] = [
 ];
 const STDIO_KEYS: [&str; 6] = ["command", "args", "env", "cwd", "inherit_env", "limits"];
 const HTTP_KEYS: [&str; 3] = ["base_url", "headers", "auth"];
-const TIMEOUT: Duration = Duration::from_secs(30);
-const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn read(
     name: &str,
@@ -44,9 +41,9 @@ pub(super) fn read(
     let expanded = expand(node, &EXPANDED, &format!("{thing} is not available"), context.variables, report);
     let mut reading = Reading::new(thing, &expanded, context, report);
     let Some(raw) = reading.raw::<RawServer>() else { return Err(broken()) };
-    let timeout = reading.duration(None, "timeout", TIMEOUT);
-    let max_timeout = reading.duration(None, "max_timeout", timeout * 10);
-    let startup_timeout = reading.duration(None, "startup_timeout", STARTUP_TIMEOUT);
+    let timeout = reading.duration(None, "timeout", McpServer::TIMEOUT);
+    let max_timeout = reading.duration(None, "max_timeout", timeout * McpServer::TOTAL);
+    let startup_timeout = reading.duration(None, "startup_timeout", McpServer::STARTUP_TIMEOUT);
     if max_timeout < timeout
         && let Some(node) = reading.node("max_timeout")
         && let Some(diagnostic) = reading.wrong(node, "`max_timeout` is shorter than `timeout`".to_owned())

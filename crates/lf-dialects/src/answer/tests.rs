@@ -9,13 +9,12 @@ mod scripts;
 mod served;
 mod stopped;
 
-/// What is told, each thing with its kind.
-fn told(dialect: Dialect, reads: &[&[u8]]) -> Vec<(&'static str, String)> {
-    told_until(dialect, &[], reads)
-}
-
-/// The same, cut at these texts.
-fn told_until(dialect: Dialect, stops: &[&str], reads: &[&[u8]]) -> Vec<(&'static str, String)> {
+/// What is said up to the end or to an error, and who read it.
+pub(crate) fn read(
+    dialect: Dialect,
+    stops: &[&str],
+    reads: &[&[u8]],
+) -> (Vec<ModelDelta>, Option<ModelError>, AnswerDecoder) {
     let stops = stops.iter().map(|stop| (*stop).to_owned()).collect();
     let mut decoder = AnswerDecoder::new(dialect, "http://up").cut_at(stops);
     let mut deltas = Vec::new();
@@ -23,7 +22,18 @@ fn told_until(dialect: Dialect, stops: &[&str], reads: &[&[u8]]) -> Vec<(&'stati
     for read in reads {
         result = result.and_then(|()| decoder.push(read, &mut deltas));
     }
-    result = result.and_then(|()| decoder.finish(&mut deltas));
+    let result = result.and_then(|()| decoder.finish(&mut deltas));
+    (deltas, result.err(), decoder)
+}
+
+/// What is told, each thing with its kind.
+fn told(dialect: Dialect, reads: &[&[u8]]) -> Vec<(&'static str, String)> {
+    told_until(dialect, &[], reads)
+}
+
+/// The same, cut at these texts.
+fn told_until(dialect: Dialect, stops: &[&str], reads: &[&[u8]]) -> Vec<(&'static str, String)> {
+    let (deltas, error, mut decoder) = read(dialect, stops, reads);
     let mut lines = Vec::new();
     for delta in deltas {
         lines.push(match delta {
@@ -50,7 +60,7 @@ fn told_until(dialect: Dialect, stops: &[&str], reads: &[&[u8]]) -> Vec<(&'stati
             }
         });
     }
-    if let Err(error) = result {
+    if let Some(error) = error {
         lines.push(("error", error.to_string()));
         let abandoned = decoder.abandoned_calls();
         lines.extend(abandoned.into_iter().map(|call| ("abandoned", format!("{} {}", call.id, call.name))));
@@ -72,7 +82,8 @@ fn joined(told: Vec<(&'static str, String)>) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn transcript(dialect: Dialect, reads: &[&[u8]]) -> String {
+/// One thing a line.
+pub(crate) fn transcript(dialect: Dialect, reads: &[&[u8]]) -> String {
     let lines = joined(told(dialect, reads));
     lines.iter().map(|(kind, text)| format!("{kind}: {text}")).collect::<Vec<_>>().join("\n")
 }

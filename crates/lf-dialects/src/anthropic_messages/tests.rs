@@ -22,7 +22,7 @@ fn decode(body: Value) -> Result<ChatRequest, RequestError> {
 }
 
 fn openai(request: ChatRequest) -> Value {
-    encode_whole(Dialect::OpenaiChat, "gpt", &model_request(request), &UpstreamOptions::default()).unwrap()
+    encode_whole(Dialect::OpenaiChat, "gpt", &request.into(), &UpstreamOptions::default()).unwrap()
 }
 
 /// What an OpenAI upstream gets, one message a line, then the other fields.
@@ -56,16 +56,6 @@ fn refused(body: Value) -> String {
     format!("{} {}", reply.status, reply.body["error"]["message"].as_str().unwrap())
 }
 
-fn model_request(request: ChatRequest) -> ModelRequest {
-    ModelRequest {
-        messages: request.messages,
-        tools: request.tools.into(),
-        tool_choice: request.tool_choice,
-        parameters: request.parameters,
-        stream: request.stream,
-    }
-}
-
 fn call(id: &str, arguments: &str) -> ToolCall {
     ToolCall {
         id: id.to_owned(),
@@ -81,7 +71,7 @@ fn finished(reason: FinishReason) -> ChatEvent {
 }
 
 fn anthropic(request: ChatRequest) -> Value {
-    encode_whole(Dialect::Anthropic, "m", &model_request(request), &UpstreamOptions::default()).unwrap()
+    encode_whole(Dialect::Anthropic, "m", &request.into(), &UpstreamOptions::default()).unwrap()
 }
 
 #[test]

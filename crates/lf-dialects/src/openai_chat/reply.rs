@@ -1,5 +1,6 @@
 //! Writes answers to our clients: streamed chunks, or one completion.
 
+use lf_core::tool::ToolProgress;
 use lf_core::{ChatEvent, ToolCall, Usage};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -162,13 +163,7 @@ pub(crate) fn lf_event(event: &ChatEvent) -> Option<Value> {
             "tool": tool.as_ref().map(|tool| tool.name.as_ref()),
             "arguments": call.arguments.raw(),
         }),
-        ChatEvent::CallProgress { call_id, progress } => json!({
-            "event": "tool_progress",
-            "call_id": call_id,
-            "progress": progress.progress,
-            "total": progress.total,
-            "message": progress.message,
-        }),
+        ChatEvent::CallProgress { call_id, progress } => call_progress(call_id, progress),
         ChatEvent::CallFinished { result, elapsed } => {
             let text = result.content.text();
             let shown = &text[..text.floor_char_boundary(SHOWN_RESULT_BYTES)];
@@ -190,6 +185,17 @@ pub(crate) fn lf_event(event: &ChatEvent) -> Option<Value> {
         ChatEvent::Notice(message) => json!({"event": "notice", "message": message}),
         ChatEvent::Answering { model } => json!({"event": "model", "model": model}),
         _ => return None,
+    })
+}
+
+/// A report of a running call, as every view of a turn has it.
+pub fn call_progress(call_id: &str, progress: &ToolProgress) -> Value {
+    json!({
+        "event": "tool_progress",
+        "call_id": call_id,
+        "progress": progress.progress,
+        "total": progress.total,
+        "message": progress.message,
     })
 }
 

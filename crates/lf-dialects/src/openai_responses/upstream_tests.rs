@@ -4,7 +4,7 @@ use lf_core::model::Dialect;
 use lf_core::{ModelDelta, ModelError};
 use serde_json::{Map, Value, json};
 
-use crate::AnswerDecoder;
+use crate::answer::tests;
 
 mod answers;
 mod requests;
@@ -17,15 +17,8 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 fn read(reads: &[&[u8]], stops: &[&str]) -> (Vec<ModelDelta>, Option<ModelError>) {
-    let stops = stops.iter().map(|stop| (*stop).to_owned()).collect();
-    let mut decoder = AnswerDecoder::new(Dialect::OpenaiResponses, "http://up").cut_at(stops);
-    let mut deltas = Vec::new();
-    let mut result = Ok(());
-    for read in reads {
-        result = result.and_then(|()| decoder.push(read, &mut deltas));
-    }
-    let result = result.and_then(|()| decoder.finish(&mut deltas));
-    (deltas, result.err())
+    let (deltas, error, _) = tests::read(Dialect::OpenaiResponses, stops, reads);
+    (deltas, error)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "reads better at the many calls")]

@@ -19,7 +19,7 @@ pub(super) fn http(url: &str) -> McpServer {
 pub(super) fn remote(url: &str) -> HttpServer {
     // the server's own key: nobody is asked to log in
     let headers = vec![("Authorization".to_owned(), "Bearer key".into())];
-    HttpServer { base_url: url.to_owned(), headers, auth: None }
+    HttpServer { headers, ..HttpServer::new(url) }
 }
 
 /// A server whose calls are given up soon.

@@ -12,7 +12,7 @@ use lf_dialects::{anthropic_messages, openai_chat};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Shared;
+use super::{Here, Shared};
 use crate::app::{App, Refusal};
 use crate::guard::json_body;
 use crate::reply::{Caller, Face};
@@ -44,42 +44,27 @@ pub(super) async fn model(
     if speaks_anthropic(&headers) {
         caller.face = Face::Messages;
     }
-    match shared.app.find_model(None, Some(&model)).await {
-        Ok(_) if caller.face == Face::Messages => Json(anthropic_messages::model(&model)).into_response(),
-        Ok(_) => Json(openai_chat::models([model.as_str()], 0, OWNER)["data"][0].take()).into_response(),
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    let found = shared.app.find_model(None, Some(&model)).await;
+    caller.answer(found, |_| match caller.face {
+        Face::Messages => Json(anthropic_messages::model(&model)),
+        _ => Json(openai_chat::models([model.as_str()], 0, OWNER)["data"][0].take()),
+    })
 }
 
-pub(super) type Scope = Path<(String, String)>;
-
-pub(super) async fn project_models(
-    State(shared): State<Shared>,
-    caller: Caller,
-    headers: HeaderMap,
-    Path((namespace, name)): Scope,
-) -> Response {
-    let project = match shared.app.find_project(&namespace, &name).await {
-        Ok(project) => project,
-        Err(refusal) => return caller.refusal(&refusal),
-    };
+pub(super) async fn project_models(Here(project): Here, headers: HeaderMap) -> Response {
     if speaks_anthropic(&headers) {
         return Json(anthropic_messages::models(project.models.keys().map(String::as_str))).into_response();
     }
     let models: Vec<Value> = project
         .models
         .iter()
-        .map(|(name, model)| match model {
-            Ok(model) => json!({
-                "name": name,
-                "description": model.description,
-                "provider": model.provider.name(),
-                "model": model.model,
-                "base_url": lf_core::secret::shown_url(&model.base_url),
-                "mcp_servers": model.servers,
-                "default": project.default_model.as_ref() == Some(name),
-            }),
-            Err(disabled) => json!({"name": name, "error": disabled.reason}),
+        .map(|(name, entry)| {
+            let mut shown = view::model(name, entry);
+            if let Ok(model) = entry {
+                shown["base_url"] = lf_core::secret::shown_url(&model.base_url).into();
+                shown["default"] = (project.default_model.as_ref() == Some(name)).into();
+            }
+            shown
         })
         .collect();
     let mut list = openai_chat::models(project.models.keys().map(String::as_str), 0, OWNER);
@@ -102,28 +87,11 @@ pub(super) struct OfModel {
 pub(super) async fn tools(
     State(shared): State<Shared>,
     caller: Caller,
-    Path((namespace, name)): Scope,
+    Here(project): Here,
     Query(of): Query<OfModel>,
 ) -> Response {
-    match shared.app.find_project(&namespace, &name).await {
-        Ok(project) => tools_of(&shared.app, &caller, &project, of.model.as_deref()).await,
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-pub(super) async fn main_tools(
-    State(shared): State<Shared>,
-    caller: Caller,
-    Query(of): Query<OfModel>,
-) -> Response {
-    match main_project(&shared.app) {
-        Ok(project) => tools_of(&shared.app, &caller, &project, of.model.as_deref()).await,
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-async fn tools_of(app: &App, caller: &Caller, project: &Arc<Project>, model: Option<&str>) -> Response {
-    let (project, model) = match app.find_model(Some(project), model).await {
+    let app = &shared.app;
+    let (project, model) = match app.find_model(Some(&project), of.model.as_deref()).await {
         Ok(found) => found,
         Err(refusal) => return caller.refusal(&refusal),
     };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
+use crate::daemon::base_url;
 use crate::exit::Trouble;
 
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
@@ -21,16 +22,7 @@ pub(crate) struct Remote {
 impl Remote {
     /// `project` is `namespace/project`; without one, the project the daemon was started in.
     pub(crate) fn new(server: &str, project: Option<&str>) -> Result<Self, Trouble> {
-        let server = server.trim_end_matches('/');
-        if !(server.starts_with("http://") || server.starts_with("https://")) {
-            return Err(Trouble::usage(format!("`--server {server}` is not an http or https URL"))
-                .hint("such as http://127.0.0.1:14345"));
-        }
-        let base_url = match project {
-            Some(project) if project.split('/').count() == 2 => format!("{server}/v1/projects/{project}"),
-            Some(project) => return Err(Trouble::usage(format!("`{project}` is not `namespace/project`"))),
-            None => format!("{server}/v1"),
-        };
+        let base_url = base_url(server, project)?;
         let builder = reqwest::Client::builder().connect_timeout(CONNECT_WAIT).timeout(ANSWER_WAIT);
         let client = builder.redirect(reqwest::redirect::Policy::none()).build();
         let client =

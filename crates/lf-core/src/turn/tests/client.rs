@@ -2,19 +2,21 @@
 
 use super::*;
 
+fn made(id: &str) -> ToolCall {
+    ToolCall { id: id.to_owned(), name: "t".to_owned(), arguments: Arguments::parse("{}"), rest: Map::new() }
+}
+
+fn said(ids: &[&str]) -> Message {
+    let calls = ids.iter().map(|id| made(id)).collect();
+    Message::Assistant(AssistantMessage { calls, ..AssistantMessage::default() })
+}
+
+fn result(id: &str) -> Message {
+    Message::Tool(ToolResult::error(&made(id), "x"))
+}
+
 #[test]
 fn a_client_may_come_back_in_pieces_or_with_less() {
-    let call = |id: &str| ToolCall {
-        id: id.to_owned(),
-        name: "t".to_owned(),
-        arguments: Arguments::parse("{}"),
-        rest: Map::new(),
-    };
-    let said = |ids: &[&str]| {
-        let calls = ids.iter().map(|id| call(id)).collect();
-        Message::Assistant(AssistantMessage { calls, ..AssistantMessage::default() })
-    };
-    let result = |id: &str| Message::Tool(ToolResult::error(&call(id), "x"));
     let messages = vec![said(&["a", "b", "s"]), result("s")];
     let resume = Arc::new(Resume { ids: vec!["a".to_owned(), "b".to_owned()], messages: messages.into() });
     let find = |id: &str| (id == "a" || id == "b").then(|| resume.clone());
@@ -110,17 +112,6 @@ fn history_without_known_ids_is_left_as_it_is() {
 
 #[test]
 fn a_history_whose_calls_and_results_do_not_match_is_refused() {
-    let call = |id: &str| ToolCall {
-        id: id.to_owned(),
-        name: "t".to_owned(),
-        arguments: Arguments::parse("{}"),
-        rest: Map::new(),
-    };
-    let said = |ids: &[&str]| {
-        let calls = ids.iter().map(|id| call(id)).collect();
-        Message::Assistant(AssistantMessage { calls, ..AssistantMessage::default() })
-    };
-    let result = |id: &str| Message::Tool(ToolResult::error(&call(id), "x"));
     let user = || Message::User(Prose { content: "hi".into(), rest: Map::new() });
     assert_eq!(check_answers(&[user(), said(&["a", "b"]), result("b"), result("a"), user()]), Ok(()));
     for (history, word) in [

@@ -1,6 +1,7 @@
 //! What clients are told.
 
 use super::*;
+use crate::any_turn;
 
 fn streamed(events: &[ChatEvent], view: MessagesView, lf_events: LfEvents) -> String {
     let mut encoder = EventEncoder::new("msg_1", "m", view, lf_events);
@@ -9,23 +10,10 @@ fn streamed(events: &[ChatEvent], view: MessagesView, lf_events: LfEvents) -> St
 }
 
 fn a_turn() -> Vec<ChatEvent> {
-    vec![
-        ChatEvent::Started { turn: "t".to_owned(), model: "m".to_owned() },
-        ChatEvent::Reasoning("Hm".to_owned()),
-        ChatEvent::Reasoning("m.".to_owned()),
-        ChatEvent::Text("\n".to_owned()),
-        ChatEvent::Text("Let me".to_owned()),
-        ChatEvent::Text(" see.".to_owned()),
-        ChatEvent::CallStarted { call: call("s1", "{}"), tool: None },
-        ChatEvent::CallFinished {
-            result: ToolResult::error(&call("s1", "{}"), "there is no tool `f`"),
-            elapsed: Duration::from_millis(7),
-        },
-        ChatEvent::Text(" ".to_owned()),
-        ChatEvent::ClientCalls(vec![call("a", r#"{"q": 1}"#), call("b", "")]),
-        finished(FinishReason::ToolCalls),
-        ChatEvent::Text("too late".to_owned()),
-    ]
+    let mut turn = any_turn::a_turn(call, " ", finished);
+    // white space before a text begins no block of its own
+    turn.insert(3, ChatEvent::Text("\n".to_owned()));
+    turn
 }
 
 #[test]

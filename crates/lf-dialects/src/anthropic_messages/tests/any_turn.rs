@@ -4,6 +4,7 @@ use lf_core::model::Native;
 use proptest::prelude::*;
 
 use super::*;
+use crate::any_turn::any_turn;
 
 /// A user's or an assistant's message with calls and results under any of three ids, in any order.
 fn any_message() -> impl Strategy<Value = Value> {
@@ -53,14 +54,6 @@ fn native() -> impl Strategy<Value = Native> {
     (prop::sample::select(items), dialect).prop_map(|(item, dialect)| Native { dialect, item })
 }
 
-fn ending() -> impl Strategy<Value = ChatEvent> {
-    prop_oneof![
-        Just(finished(FinishReason::Stop)),
-        Just(finished(FinishReason::Length)),
-        Just(ChatEvent::Failed(ModelError::Unsupported("no".to_owned()))),
-    ]
-}
-
 proptest! {
     #[test]
     fn any_history_has_one_result_for_each_call_directly_after_it(
@@ -89,9 +82,7 @@ proptest! {
 
     #[test]
     fn any_turn_keeps_the_protocol_and_says_the_same_streamed_and_whole(
-        events in prop::collection::vec(event(), 0..12),
-        ending in prop::option::of(ending()),
-        after in prop::collection::vec(event(), 0..3),
+        (events, ending) in any_turn(event, finished),
         hidden in any::<bool>(),
     ) {
         let thinking = if hidden { ThinkingView::Hidden } else { ThinkingView::Shown };
@@ -99,9 +90,7 @@ proptest! {
         let mut encoder = EventEncoder::new("msg_1", "m", view, LfEvents::Told);
         let mut completion = Completion::new("msg_1", "m", view, LfEvents::Told);
         let mut told = Vec::new();
-        // without an end the turn was cut, and nothing follows
-        let after = if ending.is_some() { after } else { Vec::new() };
-        for event in events.iter().chain(&ending).chain(&after) {
+        for event in &events {
             told.extend(encoder.event(event));
             told.extend(encoder.ping());
             completion.push(event);

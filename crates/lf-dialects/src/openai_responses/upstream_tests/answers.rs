@@ -5,43 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Where text was cut into deltas is no part of the answer.
 fn transcript(reads: &[&[u8]]) -> String {
-    let (deltas, error) = read(reads, &[]);
-    let mut lines: Vec<(&str, String)> = Vec::new();
-    for delta in deltas {
-        let (kind, text) = match delta {
-            ModelDelta::Text(text) => ("text", text),
-            ModelDelta::Reasoning(text) => ("reasoning", text),
-            ModelDelta::Call(call) => {
-                let bad = if call.arguments.value().is_err() { " UNUSABLE" } else { "" };
-                let rest =
-                    if call.rest.is_empty() { String::new() } else { format!(" {}", json!(call.rest)) };
-                ("call", format!("{} {} {}{bad}{rest}", call.id, call.name, call.arguments.raw()))
-            }
-            ModelDelta::Usage(usage) => (
-                "usage",
-                format!(
-                    "{}+{} cached {} reasoning {}",
-                    usage.input, usage.output, usage.cached, usage.reasoning
-                ),
-            ),
-            ModelDelta::Native(native) => ("native", native.item.to_string()),
-            ModelDelta::State(state) => ("state", json!(state).to_string()),
-            ModelDelta::Finish { reason, raw, .. } => {
-                ("finish", format!("{} ({})", reason.name(), raw.unwrap_or_else(|| "-".to_owned())))
-            }
-            other => ("other", format!("{other:?}")),
-        };
-        match lines.last_mut() {
-            Some((last, joined)) if *last == kind && matches!(kind, "text" | "reasoning") => {
-                joined.push_str(&text);
-            }
-            _ => lines.push((kind, text)),
-        }
-    }
-    lines.extend(error.map(|error| ("error", error.to_string())));
-    lines.iter().map(|(kind, text)| format!("{kind}: {text}")).collect::<Vec<_>>().join("\n")
+    tests::transcript(Dialect::OpenaiResponses, reads)
 }
 
 fn sse(events: &[Value]) -> String {
@@ -295,7 +260,8 @@ fn a_stream_that_breaks_off_gives_no_call() {
     events.pop();
     let told = streamed(&events);
     assert!(!told.contains("call:") && !told.contains("state:"), "{told}");
-    assert!(told.ends_with("a stream that ended without a finish reason"), "{told}");
+    let end = "a stream that ended without a finish reason\nabandoned: call_a look\nabandoned: call_b look";
+    assert!(told.ends_with(end), "{told}");
 }
 
 #[test]
