@@ -138,11 +138,13 @@ fn the_results_of_a_clients_own_calls_join_what_the_server_did() {
 
 #[test]
 fn what_was_not_answered_and_is_said_again_is_meant_once() {
-    let [one, two] = ["one", "two"].map(user);
-    assert_eq!(repeated(&kept(&[one.clone()]), &[one.clone()]), 1);
-    assert_eq!(repeated(&kept(&[one.clone(), two.clone()]), &[two.clone()]), 1);
-    assert_eq!(repeated(&kept(&[one.clone(), two.clone()]), &[one.clone(), two.clone()]), 2);
-    assert_eq!(repeated(&kept(&[one.clone()]), &[two.clone()]), 0);
-    assert_eq!(repeated(&kept(&[one.clone(), assistant("yes")]), &[one.clone()]), 0, "it was answered");
-    assert_eq!(repeated(&kept(&[]), &[one]), 0);
+    let said = |words: &str| -> Vec<Message> { words.split_whitespace().map(user).collect() };
+    let repeats = |before: &str, now: &str| repeated(&kept(&said(before)), &said(now));
+    assert_eq!(repeats("one", "one"), 1);
+    assert_eq!(repeats("one two", "two"), 1);
+    assert_eq!(repeats("one two", "one two"), 2);
+    assert_eq!(repeats("one", "two"), 0);
+    assert_eq!(repeats("", "one"), 0);
+    let answered = kept(&[user("one"), assistant("yes")]);
+    assert_eq!(repeated(&answered, &said("one")), 0);
 }
