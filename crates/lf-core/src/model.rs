@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::message::{Message, ToolCall};
+use crate::turn::Decision;
 
 /// One ask. Tools carry exposed names.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -41,6 +42,8 @@ pub struct ChatRequest {
     pub parameters: Map<String, Value>,
     /// Values for `{{name}}` in prompts and inline tools.
     pub variables: Map<String, Value>,
+    /// What the client decided about calls that wait for it, by the id of the approval.
+    pub approvals: Vec<(String, Decision)>,
     pub stream: bool,
 }
 

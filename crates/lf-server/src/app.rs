@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 pub use crate::app::approvals::Command;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
 use crate::app::projects::Projects;
+use crate::approvals::CallApprovals;
 use crate::driver::Resumes;
 use crate::memory::Memory;
 use crate::responses::Responses;
@@ -33,6 +34,8 @@ pub struct App {
     pub(crate) client: lf_models::Client,
     pub(crate) resumes: Resumes,
     pub(crate) circuits: Arc<Circuits>,
+    /// Calls that a person has to approve.
+    pub(crate) approvals: Arc<CallApprovals>,
     pub(crate) responses: Responses,
     /// Or why there is none.
     pub(crate) memory: Result<Arc<Memory>, String>,
@@ -110,6 +113,7 @@ impl App {
             client: lf_models::Client::trusting(parts.timeouts, &parts.roots)?,
             resumes: Resumes::new(),
             circuits: Arc::default(),
+            approvals: Arc::new(CallApprovals::new()),
             responses: Responses::new(),
             memory: parts.store.map(|store| Arc::new(Memory::new(store))),
             nested: Semaphore::new(NESTED),

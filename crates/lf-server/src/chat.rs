@@ -11,7 +11,7 @@ use lf_core::project::InlineTool;
 use lf_core::text_calls::{self, TextFormat};
 use lf_core::tool::Person;
 use lf_core::tool_set::Target;
-use lf_core::turn::{Course, Done, Setup, StandIn, answer_in_order, check_answers, put_back};
+use lf_core::turn::{Course, Done, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back};
 use lf_core::{
     Catalogue, ChatEvent, Content, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolRef,
     ToolResult, ToolSet, ToolSource,
@@ -20,7 +20,8 @@ use lf_models::Otherwise;
 use serde_json::{Map, Value};
 
 use crate::app::{App, Refusal};
-use crate::driver::{Drive, drive};
+use crate::approvals::{About, Attendance, Left, decide};
+use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::template::{TemplateError, fill};
 
@@ -37,6 +38,12 @@ pub(crate) struct Conversation {
     pub person: Option<Arc<dyn Person>>,
     /// The tools that were chosen for it, of those that the model may use.
     pub tools: Option<Vec<ToolRef>>,
+    /// Who may approve calls, and what becomes of the turn when nobody does.
+    pub attendance: Attendance,
+    /// Tools that were approved for all of the conversation.
+    pub always: Vec<ToolRef>,
+    /// Calls of an earlier turn that begin this one.
+    pub waiting: Option<Waiting>,
     /// Takes the conversation after a turn that did not fail.
     pub keep: Option<Box<dyn FnOnce(Vec<Message>) + Send>>,
 }
@@ -49,6 +56,8 @@ pub(crate) struct Prepared {
     pub notices: Vec<String>,
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    /// Of the project in which the model is.
+    pub project: String,
 }
 
 impl App {
@@ -88,10 +97,28 @@ impl App {
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
         let keep = conversation.keep.take();
         let person = conversation.person.take();
-        let Prepared { setup, given, notices, upstreams, tools } =
+        let attendance = conversation.attendance;
+        let left = self.left_for(scope, &request, &mut conversation).await?;
+        let Prepared { setup, given, notices, upstreams, tools, project } =
             self.prepare(scope, request, conversation).await?;
+        if let Some(left) = left {
+            self.approvals.taken(&left);
+        }
         let kept = keep.map(|keep| (keep, given));
         let turn_timeout = setup.limits.turn_timeout;
+        let about = About {
+            project,
+            model: Some(setup.model.clone()),
+            turn: Some(setup.id.clone()),
+            conversation: None,
+        };
+        let approving = Approving {
+            approvals: self.approvals.clone(),
+            about: about.clone(),
+            attendance,
+            wait: setup.limits.approval_timeout,
+        };
+        let approvals = self.approvals.clone();
         let mut events = Vec::new();
         let course = Course::new(setup, &mut events);
         events.extend(notices.into_iter().map(ChatEvent::Notice));
@@ -104,9 +131,39 @@ impl App {
             if let Some(resume) = done.resume {
                 resumes.remember(resume);
             }
+            if let Some(waiting) = done.waiting {
+                approvals.leave(waiting, about);
+            }
         });
-        let with = Drive { upstreams, tools, turn_timeout, person, journal: None, stop: None, remember };
+        let with =
+            Drive { upstreams, tools, turn_timeout, person, approving, journal: None, stop: None, remember };
         Ok(drive(course, events, with))
+    }
+
+    /// The calls with which an earlier turn of a client's own conversation ended, where its words or its decisions name
+    /// them; what the client decided is written into them.
+    async fn left_for(
+        &self,
+        scope: Option<&Arc<Project>>,
+        request: &ChatRequest,
+        conversation: &mut Conversation,
+    ) -> Result<Option<Arc<Left>>, Refusal> {
+        let (project, _) = self.find_model(scope, request.model.as_deref()).await?;
+        let project = format!("{}/{}", project.namespace, project.name);
+        let named = request.approvals.first().map(|(id, _)| id);
+        let left = match named {
+            Some(id) => Some(self.approvals.left(id, &project).ok_or_else(|| not_waiting(id))?),
+            None => self.approvals.left_in(&request.messages, &project),
+        };
+        let Some(left) = left else { return Ok(None) };
+        let mut waiting = left.waiting();
+        for (id, decision) in &request.approvals {
+            if !decide(&mut waiting, id, decision) {
+                return Err(not_waiting(id));
+            }
+        }
+        conversation.waiting = Some(waiting);
+        Ok(Some(left))
     }
 
     /// All that a turn needs, before anything of it happens.
@@ -157,13 +214,16 @@ impl App {
             text_formats: text_formats(&model),
             limits: model.limits.clone(),
             calls_left: conversation.calls_left,
+            always: conversation.always,
+            waiting: conversation.waiting,
         };
         let down = catalogue.down.iter();
         let notices =
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
         let asked = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(asked, others, self.circuits.clone());
-        Ok(Prepared { setup, given, notices, upstreams, tools })
+        let project = format!("{}/{}", project.namespace, project.name);
+        Ok(Prepared { setup, given, notices, upstreams, tools, project })
     }
 
     /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
@@ -257,6 +317,15 @@ impl App {
             tracing::warn!(server = server.server, error = server.reason, "MCP server is down");
         }
         tracing::info!(target: "agents.chat_orchestrator", tool_count = set.len(), tool_names = listed(&names), "MCP tools loaded");
+    }
+}
+
+fn not_waiting(id: &str) -> Refusal {
+    Refusal::BadRequest {
+        message: format!(
+            "no call waits for approval `{id}`: it was decided before, is older than an hour, or never was"
+        ),
+        param: Some("input".to_owned()),
     }
 }
 

@@ -12,17 +12,18 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Done, Entry};
+use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
 use lf_core::{ChatEvent, Journal as _, Message, ModelError, Project};
-use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
+use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info};
 
 use crate::app::{App, Refusal};
+use crate::approvals::{self, About, Attendance, Outcome};
 use crate::chat;
-use crate::driver::{Drive, drive};
+use crate::driver::{Approving, Drive, drive};
 
 use context::unsaid;
 use endings::{Ending, Endings};
@@ -54,6 +55,8 @@ pub(crate) struct Saying {
     pub request: ChatRequest,
     /// All tools of the model, or those that were chosen for the conversation.
     pub chosen_tools: bool,
+    /// Who may approve calls.
+    pub attendance: Attendance,
 }
 
 impl Memory {
@@ -93,7 +96,12 @@ impl Memory {
         self.tasks.wait().await;
     }
 
-    /// Waits until it is this client's turn to speak, though not for ever.
+    /// Waits until it is this caller's turn to speak.
+    async fn turn_to_speak(&self, conversation: &str) -> OwnedMutexGuard<()> {
+        self.line(conversation).lock_owned().await
+    }
+
+    /// The same for a client, which does not wait for ever.
     async fn soon_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
         let line = self.line(conversation);
         let busy =
@@ -123,6 +131,7 @@ impl Memory {
 /// What only has to be written to begin.
 struct Ready {
     prepared: chat::Prepared,
+    approving: Approving,
     conversation: String,
     /// What the client said, with the ids of the messages.
     said: Vec<(String, Message)>,
@@ -138,6 +147,33 @@ impl App {
     /// When it has none, or it could not be opened.
     pub(crate) fn memory(&self) -> Result<&Arc<Memory>, Refusal> {
         self.memory.as_ref().map_err(|reason| Refusal::NoMemory { reason: reason.clone() })
+    }
+
+    /// Decides about a call that waits, wherever it does.
+    ///
+    /// # Errors
+    /// When the decision cannot be kept.
+    pub(crate) async fn decide(&self, id: &str, decision: Decision) -> Result<Outcome, Refusal> {
+        let outcome = self.approvals.decide(id, decision.clone()).await;
+        let Ok(memory) = self.memory() else { return Ok(outcome) };
+        if outcome != Outcome::Unknown {
+            return Ok(outcome);
+        }
+        let left = memory.store.all_waiting(approvals::oldest()).await.map_err(|error| unkept(&error))?;
+        let Some(left) = left.into_iter().find(|left| left.waiting.asks.iter().any(|ask| ask.id == id))
+        else {
+            return Ok(Outcome::Unknown);
+        };
+        // as it is when no turn runs that could have taken it
+        let _guard = memory.turn_to_speak(&left.conversation).await;
+        let now = memory.store.waiting(&left.conversation).await.map_err(|error| unkept(&error))?;
+        let Some(LeftWaiting { mut waiting, .. }) = now else { return Ok(Outcome::Unknown) };
+        if !approvals::decide(&mut waiting, id, &decision) {
+            return Ok(Outcome::Unknown);
+        }
+        let kept =
+            memory.store.decided(&left.conversation, &waiting).await.map_err(|error| unkept(&error))?;
+        Ok(if kept { Outcome::Taken } else { Outcome::Unknown })
     }
 
     /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
@@ -176,7 +212,7 @@ impl App {
         // it may have been changed or deleted since this one came
         let found = memory.store.conversation(conversation).await.map_err(unkept)?;
         let conversation = found.ok_or_else(|| Refusal::UnknownConversation(conversation.to_owned()))?;
-        let Saying { mut request, chosen_tools } = saying;
+        let Saying { mut request, chosen_tools, attendance } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
         // they are of this request, and nothing that was said
@@ -191,19 +227,38 @@ impl App {
             true => Some(memory.store.tools(&conversation.id).await.map_err(unkept)?),
             false => None,
         };
-        let with = chat::Conversation { before: shown.into(), tools, ..chat::Conversation::default() };
+        let waiting = memory.waiting(&conversation.id).await.map_err(unkept)?;
+        let always = memory.store.approved(&conversation.id).await.map_err(unkept)?;
+        let with = chat::Conversation {
+            before: shown.into(),
+            tools,
+            always,
+            waiting,
+            ..chat::Conversation::default()
+        };
         let prepared = self.prepare(scope, request, with).await?;
+        let approving = Approving {
+            approvals: self.approvals.clone(),
+            about: About {
+                project: prepared.project.clone(),
+                model: Some(prepared.setup.model.clone()),
+                turn: Some(prepared.setup.id.clone()),
+                conversation: Some(conversation.id.clone()),
+            },
+            attendance,
+            wait: prepared.setup.limits.approval_timeout,
+        };
         let kept = again.len();
         let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
         let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
-        Ok(Ready { prepared, conversation: conversation.id, said, kept, guard })
+        Ok(Ready { prepared, approving, conversation: conversation.id, said, kept, guard })
     }
 }
 
 impl Memory {
     /// Keeps what was said and the beginning of its turn, and lets it run.
     async fn begin(self: &Arc<Self>, ready: Ready) -> Result<Arc<Running>, Refusal> {
-        let Ready { prepared, conversation, said, kept, guard } = ready;
+        let Ready { prepared, approving, conversation, said, kept, guard } = ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let begin = Begin { turn: &turn, conversation: &conversation, said: &said[kept..], begun: &begun };
@@ -219,6 +274,7 @@ impl Memory {
         let running = Arc::new(Running::new(turn, conversation, said));
         let with = Drive {
             upstreams: prepared.upstreams,
+            approving,
             tools: prepared.tools,
             turn_timeout,
             person: None,
@@ -260,6 +316,7 @@ impl Memory {
                     event = events.next() => event,
                 };
                 let Some(mut event) = event else { break };
+                memory.learn(&running, &event).await;
                 if let Some(state) = running.ends_with(&event) {
                     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
                     if let Err(error) = memory.end(&running, state, done).await {
@@ -271,6 +328,28 @@ impl Memory {
         });
     }
 
+    /// What is approved for all of the conversation is so for later turns, too.
+    async fn learn(&self, running: &Running, event: &ChatEvent) {
+        let ChatEvent::ApprovalDecided(ask) = event else { return };
+        if ask.decision.as_ref().is_none_or(|decision| decision.verdict != Verdict::Always) {
+            return;
+        }
+        if let Err(error) = self.store.approve_always(&running.conversation, &ask.tool).await {
+            error!(turn = running.turn, %error, "an approval for the conversation could not be kept");
+        }
+    }
+
+    /// What the last turn of a conversation ended with; what is too old by now is a no.
+    async fn waiting(&self, conversation: &str) -> Result<Option<Waiting>, StoreError> {
+        let left = self.store.waiting(conversation).await?;
+        Ok(left.map(|LeftWaiting { mut waiting, created, .. }| {
+            if created < approvals::oldest() {
+                approvals::expire(&mut waiting);
+            }
+            waiting
+        }))
+    }
+
     /// # Errors
     /// When the end is to be kept later.
     async fn end(
@@ -280,6 +359,12 @@ impl Memory {
         done: Option<Done>,
     ) -> Result<(), StoreError> {
         let (turn, conversation) = (&running.turn, &running.conversation);
+        // before the end is kept: a turn that has no end is ended again after a crash
+        if let Some(waiting) = done.as_ref().and_then(|done| done.waiting.as_ref())
+            && let Err(error) = self.store.leave(conversation, waiting).await
+        {
+            error!(turn, %error, "calls that wait for an approval could not be kept");
+        }
         let said = done.map(|done| done.said.to_vec()).unwrap_or_default();
         let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
         if let Err(error) = self.store.end(turn, conversation, state, &said).await {

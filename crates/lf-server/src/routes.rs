@@ -1,6 +1,7 @@
 //! Routes: HTTP in, the app's answers out.
 
 mod answer;
+mod approvals;
 mod compact;
 mod conversation_tools;
 mod conversations;
@@ -142,6 +143,8 @@ pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/turns/{id}", get(turns::get))
         .route("/v1/turns/{id}/events", get(turns::events))
         .route("/v1/turns/{id}/cancel", post(turns::cancel))
+        .route("/v1/approvals", get(approvals::list))
+        .route("/v1/approvals/{id}", get(approvals::get).post(approvals::decide))
         .route("/mcp", any(mcp::own))
         .route("/mcp/{namespace}/{project}", any(mcp::project))
         .route("/mcp/{namespace}/{project}/{server}", any(mcp::server))

@@ -14,4 +14,6 @@ mod store;
 pub use error::StoreError;
 #[doc(hidden)]
 pub use sqlite::Durability;
-pub use store::{Begin, Conversation, Kept, Kind, Page, Store, TurnJournal, TurnRecord, TurnState};
+pub use store::{
+    Begin, Conversation, Kept, Kind, LeftWaiting, Page, Store, TurnJournal, TurnRecord, TurnState,
+};

@@ -1,7 +1,8 @@
 //! The tables, in the order in which they came to be. A step that was released is never changed.
 
 /// Each brings the database from the version that is its index to the next.
-pub(crate) const STEPS: &[&str] = &["
+pub(crate) const STEPS: &[&str] = &[
+    "
     CREATE TABLE conversation (
         id TEXT PRIMARY KEY,
         scope TEXT NOT NULL,
@@ -64,4 +65,22 @@ pub(crate) const STEPS: &[&str] = &["
         body TEXT NOT NULL,
         PRIMARY KEY (conversation, hash)
     ) WITHOUT ROWID;
-"];
+",
+    "
+    -- calls that the last turn of a conversation ended with, because nobody had approved them
+    CREATE TABLE waiting (
+        conversation TEXT PRIMARY KEY REFERENCES conversation ON DELETE CASCADE,
+        body TEXT NOT NULL,
+        created INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX waiting_by_age ON waiting (created);
+
+    -- tools that were approved for all of a conversation
+    CREATE TABLE approved (
+        conversation TEXT NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        server TEXT NOT NULL,
+        name TEXT NOT NULL,
+        PRIMARY KEY (conversation, server, name)
+    ) WITHOUT ROWID;
+",
+];

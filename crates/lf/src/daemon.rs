@@ -9,14 +9,17 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, Stream};
 use lf_core::model::ChatRequest;
 use lf_core::project::Provider;
-use lf_core::tool::ToolProgress;
+use lf_core::tool::{Person, Question, Reply, ToolProgress};
+use lf_core::turn::{Ask, Decision};
 use lf_core::{Arguments, ChatEvent, Model, ModelDelta, ModelRequest, ToolCall, ToolRef, ToolResult, Usage};
 use lf_dialects::sse::SseDecoder;
 use lf_dialects::{AnswerDecoder, Dialect};
 use lf_models::{ByteStream, Client, Timeouts};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::exit::Trouble;
+use crate::mcp::Remote;
 
 /// Where a daemon answers for `project`, which is `namespace/project`; without one, for the project it was started in.
 pub(crate) fn base_url(server: &str, project: Option<&str>) -> Result<String, Trouble> {
@@ -35,6 +38,8 @@ pub(crate) fn base_url(server: &str, project: Option<&str>) -> Result<String, Tr
 pub(crate) struct Daemon {
     base_url: String,
     client: Client,
+    /// Beside the models: whatever else the daemon is asked.
+    remote: Remote,
 }
 
 impl Daemon {
@@ -44,11 +49,15 @@ impl Daemon {
         let roots = crate::roots::roots(&crate::environment());
         let client = Client::trusting(Timeouts::default(), &roots);
         let client = client.map_err(|error| Trouble::failure(error.to_string()))?;
-        Ok(Self { base_url, client })
+        Ok(Self { base_url, client, remote: Remote::new(server, None)? })
     }
 
-    /// The answer as events.
-    pub(crate) fn events(&self, request: ChatRequest) -> BoxStream<'static, ChatEvent> {
+    /// The answer as events. `person` is asked what has to be approved; others may decide meanwhile.
+    pub(crate) fn events(
+        &self,
+        request: ChatRequest,
+        person: Option<Arc<dyn Person>>,
+    ) -> BoxStream<'static, ChatEvent> {
         // an empty name means the default model
         let upstream_name = request.model.unwrap_or_default();
         let model = Model::new(&upstream_name, Provider::Openai, &upstream_name, &self.base_url);
@@ -63,7 +72,44 @@ impl Daemon {
             ..ModelRequest::default()
         };
         let bytes = lf_models::ask_for_bytes(&Arc::new(model), &self.client, &ask);
-        events_of(bytes, self.base_url.clone()).boxed()
+        let events = events_of(bytes, self.base_url.clone());
+        match person {
+            Some(person) => attended(events, person, self.remote.clone()).boxed(),
+            None => events.boxed(),
+        }
+    }
+}
+
+/// Asks the person what has to be approved, while the answer goes on.
+fn attended(
+    events: impl Stream<Item = ChatEvent> + Send,
+    person: Arc<dyn Person>,
+    remote: Remote,
+) -> impl Stream<Item = ChatEvent> + Send {
+    stream! {
+        let mut events = std::pin::pin!(events);
+        let mut waiting: Vec<(Ask, AbortOnDropHandle<()>)> = Vec::new();
+        while let Some(event) = events.next().await {
+            match &event {
+                ChatEvent::ApprovalNeeded(ask) => {
+                    let asking = decide((**ask).clone(), person.clone(), remote.clone());
+                    waiting.push(((**ask).clone(), AbortOnDropHandle::new(tokio::spawn(asking))));
+                }
+                ChatEvent::ApprovalDecided(decided) => waiting.retain(|(ask, _)| ask.id != decided.id),
+                _ => {}
+            }
+            yield event;
+        }
+    }
+}
+
+async fn decide(ask: Ask, person: Arc<dyn Person>, remote: Remote) {
+    let id = ask.id.clone();
+    let Reply::Result(said) = person.ask(Question::approval(&ask)).await else { return };
+    let body = json!({"decision": said["decision"], "by": "the person at the terminal"});
+    if let Err(trouble) = remote.post_json(&format!("/approvals/{id}"), &body).await {
+        // the turn waits on, and says how else it can be approved
+        trouble.print();
     }
 }
 
@@ -104,6 +150,8 @@ fn events_of(mut bytes: ByteStream, url: String) -> impl Stream<Item = ChatEvent
 struct Fold {
     started: bool,
     calls: Vec<ToolCall>,
+    /// Not decided yet.
+    asks: Vec<Ask>,
     usage: Usage,
     rounds: u32,
     /// Results came after the last call: the next call is of another round.
@@ -156,6 +204,26 @@ impl Fold {
                 };
                 let elapsed = Duration::from_millis(lf["elapsed_ms"].as_u64().unwrap_or_default());
                 Some(ChatEvent::CallFinished { result, elapsed })
+            }
+            "approval_needed" => {
+                let call = ToolCall {
+                    id: call_id,
+                    name: text("tool"),
+                    arguments: Arguments::parse(text("arguments")),
+                    rest: Map::new(),
+                };
+                let tool = ToolRef { server: text("server").into(), name: text("tool").into() };
+                let ask = Ask { id: text("approval"), call, tool, decision: None };
+                self.asks.push(ask.clone());
+                Some(ChatEvent::ApprovalNeeded(Box::new(ask)))
+            }
+            "approval_decided" => {
+                let at = self.asks.iter().position(|ask| ask.id == text("approval"))?;
+                let mut ask = self.asks.remove(at);
+                let verdict = serde_json::from_value(lf["decision"].clone()).ok()?;
+                let reason = lf["reason"].as_str().map(str::to_owned);
+                ask.decision = Some(Decision { verdict, by: text("by"), reason });
+                Some(ChatEvent::ApprovalDecided(Box::new(ask)))
             }
             "model" => Some(ChatEvent::Answering { model: text("model") }),
             "notice" => Some(ChatEvent::Notice(text("message"))),

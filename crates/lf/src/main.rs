@@ -1,5 +1,6 @@
 //! The program: arguments, terminal, signals, exit status. Everything else is in the crates below.
 
+mod approvals;
 mod args;
 
 mod asking;
@@ -76,6 +77,7 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
         | Command::Chat(_)
         | Command::Serve(_)
         | Command::Mcp(_)
+        | Command::Approvals(_)
         | Command::Projects(_)
         | Command::Config(_) => {
             // a browser that a login opens stays
@@ -120,6 +122,7 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             outcome
         }
         Command::Chat(options) => chat(common, options).await,
+        Command::Approvals(options) => approvals::run(options).await,
         Command::Projects(command) => {
             let app = app(common, None)?;
             projects::run(&app, command).await

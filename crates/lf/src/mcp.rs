@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::args::Mcp;
 use crate::exit::{Exit, Trouble, print_line};
 use crate::log::printable;
-use remote::Remote;
+pub(crate) use remote::Remote;
 use states::{Place, Verdict};
 
 /// A project may list `lf mcp serve` as a server, of another project or of itself: each level is a process.

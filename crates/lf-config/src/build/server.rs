@@ -6,13 +6,15 @@ use globset::{Glob, GlobMatcher};
 use indexmap::IndexMap;
 use lf_core::Secret;
 use lf_core::project::{
-    Disabled, Elicitation, HttpServer, McpServer, ProcessLimits, Protocol, StdioServer, ToolFilter, Transport,
+    ApprovalOf, ApprovalRule, Disabled, Elicitation, Hint, HttpServer, McpServer, ProcessLimits, Protocol,
+    StdioServer, ToolFilter, Transport,
 };
+use lf_core::tool::Approval;
 
 use super::{Context, Reading, auth, broken, is_header_value, provider::url_problem};
 use crate::diagnostic::{Report, quote};
 use crate::node::Node;
-use crate::raw::{RawDecision, RawElicitation, RawProtocol, RawServer, RawTransport};
+use crate::raw::{RawElicitation, RawProtocol, RawServer, RawTransport};
 use crate::variables::{Syntax, expand};
 
 const EXPANDED: [(&str, Syntax); 11] = [
@@ -200,7 +202,7 @@ fn is_header_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// `tools` and `approval` together: what may not run without asking is withheld, as nobody can be asked yet.
+/// `tools` and `approval` together.
 fn filter(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> ToolFilter {
     let node = &reading.expanded.node;
     let tools = node.get("tools");
@@ -211,15 +213,16 @@ fn filter(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> ToolFilter {
             .map(|list| globs(list, reading.report))
             .unwrap_or_default(),
         rename: IndexMap::new(),
+        approval: Vec::new(),
     };
     if let Some(approval) = node.entry("approval").filter(|_| raw.approval.is_some()) {
         match approval.node.as_str() {
-            Some(word) => withhold("*", &approval.node, word, &mut filter, reading.report),
+            Some(word) => filter.approval.extend(rule("*", &approval.node, word, reading.report)),
             None => {
                 for entry in approval.node.entries() {
                     let word = entry.node.as_str().unwrap_or_default();
-                    let glob = Node::text(entry.key.clone(), entry.key_span.clone());
-                    withhold(&entry.key, &glob, word, &mut filter, reading.report);
+                    let pattern = Node::text(entry.key.clone(), entry.key_span.clone());
+                    filter.approval.extend(rule(&entry.key, &pattern, word, reading.report));
                 }
             }
         }
@@ -242,20 +245,19 @@ fn filter(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> ToolFilter {
     filter
 }
 
-fn withhold(pattern: &str, node: &Node, word: &str, filter: &mut ToolFilter, report: &mut Report<'_>) {
-    let decision = match word {
-        "ask" => RawDecision::Ask,
-        "deny" => RawDecision::Deny,
-        // `auto`; another word was told by the check of structure
-        _ => return,
+fn rule(pattern: &str, node: &Node, word: &str, report: &mut Report<'_>) -> Option<ApprovalRule> {
+    let approval = match word {
+        "auto" => Approval::Auto,
+        "ask" => Approval::Ask,
+        "deny" => Approval::Deny,
+        // told by the check of structure
+        _ => return None,
     };
-    filter.deny.extend(glob(pattern, node, report));
-    if decision == RawDecision::Ask {
-        report
-            .warning(&node.span, "`approval: ask` is understood but not acted on yet")
-            .label("tools that match are withheld until then")
-            .hint("`auto` runs them without asking");
-    }
+    let of = match Hint::ALL.into_iter().find(|hint| hint.name() == pattern) {
+        Some(hint) => ApprovalOf::Hint(hint),
+        None => ApprovalOf::Tools(glob(pattern, node, report)?),
+    };
+    Some(ApprovalRule { of, approval })
 }
 
 fn globs(list: &Node, report: &mut Report<'_>) -> Vec<GlobMatcher> {

@@ -14,9 +14,9 @@ use super::{AskModel, Done, Round, Step, Turn};
 /// The round's calls; each one that is [`Planned::Run`] is to be settled once, in any order.
 #[derive(Debug)]
 pub struct RunTools {
-    turn: Box<Turn>,
-    planned: Vec<PlannedCall>,
-    results: Vec<Option<ToolResult>>,
+    pub(super) turn: Box<Turn>,
+    pub(super) planned: Vec<PlannedCall>,
+    pub(super) results: Vec<Option<ToolResult>>,
     /// Which calls have been handed to their source.
     begun: Vec<bool>,
 }
@@ -86,32 +86,32 @@ impl RunTools {
     /// The person does not want the calls: those without a result are answered with that, so that the conversation can
     /// go on.
     pub fn stop(self, events: &mut Vec<ChatEvent>) -> Done {
-        self.give_up("was stopped", events).stop(Round::default(), events)
+        let begun = self.begun.clone();
+        let why = |index: usize| if begun[index] { STOPPED } else { NOT_RUN };
+        self.leave(why, events).stop(Round::default(), events)
     }
 
     /// The turn cannot go on; its calls are answered as with [`Self::stop`].
     pub fn fail(self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
-        self.give_up("failed", events).fail(error, events)
+        let begun = self.begun.clone();
+        let why = |index: usize| if begun[index] { LOST } else { NEVER_RUN };
+        self.leave(why, events).fail(error, events)
     }
 
-    /// Answers the calls that have no result.
-    fn give_up(mut self, why: &str, events: &mut Vec<ChatEvent>) -> Box<Turn> {
-        let not_run = format!("the turn {why} before this call was run");
-        let open: Vec<(usize, bool)> = self.open().map(|(index, _, begun)| (index, begun)).collect();
-        for (index, begun) in open {
-            let said = match begun {
-                true => format!("the turn {why} while this call was running; its outcome is unknown"),
-                false => not_run.clone(),
-            };
-            let result = ToolResult::error(&self.planned[index].call, said);
-            events.push(ChatEvent::CallFinished { result: result.clone(), elapsed: Duration::ZERO });
-            self.results[index] = Some(result);
-        }
+    /// Answers every call without a result by saying why, and gives the turn back.
+    pub(super) fn leave(self, why: impl Fn(usize) -> &'static str, events: &mut Vec<ChatEvent>) -> Box<Turn> {
         let Self { mut turn, planned, results, .. } = self;
-        let answers = planned.iter().zip(results).map(|(planned, result)| {
-            result.unwrap_or_else(|| ToolResult::error(&planned.call, not_run.as_str()))
-        });
-        turn.request.messages.extend(answers.map(Message::Tool));
+        for (index, (planned, result)) in planned.iter().zip(results).enumerate() {
+            let result = result.unwrap_or_else(|| {
+                let result = ToolResult::error(&planned.call, why(index));
+                if !matches!(planned.plan, Planned::Client) {
+                    let elapsed = Duration::ZERO;
+                    events.push(ChatEvent::CallFinished { result: result.clone(), elapsed });
+                }
+                result
+            });
+            turn.request.messages.push(Message::Tool(result));
+        }
         turn
     }
 
@@ -147,6 +147,10 @@ impl RunTools {
     }
 }
 
+const NOT_RUN: &str = "the turn was stopped before this call was run";
+const STOPPED: &str = "the turn was stopped while this call was running; its outcome is unknown";
+const NEVER_RUN: &str = "the turn failed before this call was run";
+const LOST: &str = "the turn failed while this call was running; its outcome is unknown";
 const LAST: &str = "[No more tool calls are possible in this turn. Answer with what is known so far.]";
 
 /// Said in a result, because that is the one place which every dialect carries and every model reads.

@@ -45,6 +45,8 @@ fn setup(strategy: ToolCallStrategy) -> Setup {
         text_formats: crate::text_calls::DEFAULT,
         limits: Limits::default(),
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
     }
 }
 
@@ -105,6 +107,7 @@ fn play(setup: Setup, rounds: Vec<Vec<ModelDelta>>) -> (String, Vec<ModelRequest
                 }
                 run.finish(&mut events)
             }
+            Step::AskPerson(_) => panic!("no tool of these tests asks"),
             Step::Done(done) => break done,
         };
     };
@@ -129,6 +132,7 @@ fn told(events: &[ChatEvent]) -> String {
                 )
             }
             ChatEvent::CallProgress { call_id, .. } => writeln!(out, "progress {call_id}"),
+            ChatEvent::ApprovalNeeded(ask) | ChatEvent::ApprovalDecided(ask) => writeln!(out, "{ask:?}"),
             ChatEvent::CallFinished { result, .. } => writeln!(
                 out,
                 "{} {} {:?}",

@@ -83,6 +83,8 @@ impl ChunkEncoder {
             | ChatEvent::CallProgress { .. }
             | ChatEvent::CallFinished { .. }
             | ChatEvent::Answering { .. }
+            | ChatEvent::ApprovalNeeded(_)
+            | ChatEvent::ApprovalDecided(_)
             | ChatEvent::Notice(_) => {
                 if let ChatEvent::Answering { model } = event {
                     self.head = head(&self.id, self.created, model, self.view);
@@ -152,8 +154,8 @@ fn told_call(call: &ToolCall) -> Value {
     write_call(call, &call.id, &arguments)
 }
 
-/// What is told about the server's own work.
-pub(crate) fn lf_event(event: &ChatEvent) -> Option<Value> {
+/// What is told about the server's own work; `None` for what is told in the dialect itself.
+pub fn lf_event(event: &ChatEvent) -> Option<Value> {
     Some(match event {
         ChatEvent::CallStarted { call, tool } => json!({
             "event": "tool_call",
@@ -181,6 +183,25 @@ pub(crate) fn lf_event(event: &ChatEvent) -> Option<Value> {
                 told["attachments"] = attachments.into();
             }
             told
+        }
+        ChatEvent::ApprovalNeeded(ask) => json!({
+            "event": "approval_needed",
+            "approval": ask.id,
+            "call_id": ask.call.id,
+            "server": ask.tool.server,
+            "tool": ask.tool.name,
+            "arguments": ask.call.arguments.raw(),
+        }),
+        ChatEvent::ApprovalDecided(ask) => {
+            let decision = ask.decision.as_ref();
+            json!({
+                "event": "approval_decided",
+                "approval": ask.id,
+                "call_id": ask.call.id,
+                "decision": decision.map(|decision| decision.verdict.name()),
+                "by": decision.map(|decision| &decision.by),
+                "reason": decision.and_then(|decision| decision.reason.as_ref()),
+            })
         }
         ChatEvent::Notice(message) => json!({"event": "notice", "message": message}),
         ChatEvent::Answering { model } => json!({"event": "model", "model": model}),
@@ -248,6 +269,8 @@ impl Completion {
             ChatEvent::CallStarted { .. }
             | ChatEvent::CallFinished { .. }
             | ChatEvent::Answering { .. }
+            | ChatEvent::ApprovalNeeded(_)
+            | ChatEvent::ApprovalDecided(_)
             | ChatEvent::Notice(_) => {
                 if let ChatEvent::Answering { model } = event {
                     self.model.clone_from(model);

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Barrier;
 
 use super::*;
+use crate::approvals::{About, Attendance, CallApprovals};
 use crate::failover::Upstream;
 
 mod failing_journals;
@@ -147,6 +148,8 @@ fn prepared(
         text_formats: lf_core::text_calls::DEFAULT,
         limits,
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
     };
     let model = Model { calls, asked: AtomicUsize::new(0), silent: silent.then(|| bench.given_up.clone()) };
     let mut events = Vec::new();
@@ -155,6 +158,12 @@ fn prepared(
         upstreams: answered_by(model),
         tools: Arc::new(tools(meeting, bench.dropped.clone())),
         person: None,
+        approving: Approving {
+            approvals: Arc::new(CallApprovals::new()),
+            about: About { project: "a/b".to_owned(), model: None, turn: None, conversation: None },
+            attendance: Attendance::Nobody,
+            wait: Duration::from_secs(300),
+        },
         turn_timeout,
         journal: None,
         stop: None,

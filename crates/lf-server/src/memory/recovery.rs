@@ -17,7 +17,8 @@ use tracing::{info, warn};
 
 use super::{Memory, Running, message_id};
 use crate::app::{App, Refusal};
-use crate::driver::Drive;
+use crate::approvals::{About, Attendance};
+use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
 
 /// A turn as its journal tells it.
@@ -157,8 +158,21 @@ impl App {
         let (project, model) = self.find_model(Some(&project), Some(name)).await?;
         let upstreams = self.upstream(&model).map_err(Hindrance::Lasting)?;
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
+        let approving = Approving {
+            approvals: self.approvals.clone(),
+            about: About {
+                project: format!("{}/{}", project.namespace, project.name),
+                model: Some(setup.model.clone()),
+                turn: Some(turn.id.clone()),
+                conversation: Some(turn.conversation.clone()),
+            },
+            // whoever asked may not be there any more, and comes back
+            attendance: Attendance::Told,
+            wait: setup.limits.approval_timeout,
+        };
         let with = Drive {
             upstreams,
+            approving,
             tools: self.tools_of(&project, &model),
             turn_timeout: setup.limits.turn_timeout,
             person: None,
@@ -270,7 +284,7 @@ fn take_up(
                 _ => None,
             })
             .collect(),
-        Step::AskModel(_) | Step::Done(_) => Vec::new(),
+        Step::AskModel(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
     };
     for entry in entries {
         note(entry, course, events, journal);

@@ -16,6 +16,7 @@ use serde_json::Map;
 
 use super::*;
 use crate::app::Parts;
+use crate::approvals::CallApprovals;
 use crate::failover::{Upstream, Upstreams};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -130,7 +131,13 @@ impl Bench {
 
     async fn say(&self, text: &str, conversation: &Conversation) -> Result<Arc<Running>, Refusal> {
         let request = ChatRequest { messages: vec![user(text)], ..ChatRequest::default() };
-        self.app.converse(None, conversation, Saying { request, chosen_tools: false }).await
+        self.app
+            .converse(
+                None,
+                conversation,
+                Saying { request, chosen_tools: false, attendance: Attendance::Nobody },
+            )
+            .await
     }
 }
 
@@ -144,6 +151,18 @@ fn setup(turn: &str, model: &str) -> Setup {
         text_formats: lf_core::text_calls::DEFAULT,
         limits: Limits::default(),
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
+    }
+}
+
+/// Nobody is there who could approve anything.
+pub(super) fn unattended() -> Approving {
+    Approving {
+        approvals: Arc::new(CallApprovals::new()),
+        about: About { project: "a/b".to_owned(), model: None, turn: None, conversation: None },
+        attendance: Attendance::Nobody,
+        wait: Duration::from_secs(300),
     }
 }
 
@@ -304,6 +323,7 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
         tools: bench.app.tools_of(bench.app.project().unwrap(), &demo()),
         turn_timeout,
         person: None,
+        approving: unattended(),
         journal: None,
         stop: None,
         remember: Box::new(|_| {}),

@@ -25,9 +25,10 @@ use super::faces::{Head, View};
 use super::responses::Keeper;
 use super::sessions;
 use super::{Scoped, Shared};
+use crate::approvals::Attendance;
 use crate::chat::Conversation;
 use crate::guard::json_body;
-use crate::reply::{Caller, error_reply};
+use crate::reply::{Caller, Face, error_reply};
 
 /// How long the first event is waited for, so that trouble before it is an HTTP status; then the stream begins anyway,
 /// because clients give up a connection that says nothing.
@@ -119,7 +120,7 @@ impl Asked {
     pub(super) async fn events(
         &self,
         request: ChatRequest,
-        conversation: Conversation,
+        mut conversation: Conversation,
     ) -> Result<(Events, String, String), ErrorReply> {
         let Self { shared, scope, caller, headers, .. } = self;
         let refused = |refusal| caller.refused(&refusal);
@@ -129,6 +130,10 @@ impl Asked {
                 Box::pin(running.map_err(refused)?.watch(0).map(|(_, event)| (*event).clone()))
             }
             None => {
+                conversation.attendance = match caller.face {
+                    Face::Responses => Attendance::HandedOver,
+                    Face::Chat | Face::Messages | Face::Own => Attendance::Told,
+                };
                 let events = shared.app.chat_on(scope.as_ref(), request, conversation).await;
                 Box::pin(events.map_err(refused)?)
             }

@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use super::sessions::forget;
 use super::{Shared, turns};
 use crate::app::Refusal;
+use crate::approvals::Attendance;
 use crate::guard::json_body;
 use crate::memory::{Saying, unkept};
 use crate::reply::Caller;
@@ -239,7 +240,7 @@ pub(super) async fn chat(
         let words = Message::User(Prose { content: said.content.into(), ..Prose::default() });
         let request =
             ChatRequest { model: said.model, messages: vec![words], stream: true, ..ChatRequest::default() };
-        let saying = Saying { request, chosen_tools: true };
+        let saying = Saying { request, chosen_tools: true, attendance: Attendance::Watched };
         shared.app.converse(Some(&project), &conversation, saying).await
     };
     let running = match begun.await {

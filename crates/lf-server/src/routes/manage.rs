@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use lf_core::tool::ToolProgress;
+use lf_core::tool::{Hints, ToolProgress};
 use lf_core::{Project, ToolError, ToolRef, ToolSet, ToolSource as _};
 use lf_dialects::{anthropic_messages, openai_chat};
 use serde::Deserialize;
@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Here, Shared};
 use crate::app::{App, Refusal};
+use crate::approvals::No;
 use crate::guard::json_body;
 use crate::reply::{Caller, Face};
 use crate::view;
@@ -159,7 +160,23 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
     };
     let tools = app.pool.tools([(call.server.clone(), server.clone())]);
     let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
-    match tools.call(&tool, &call.arguments.unwrap_or_default(), &|_: ToolProgress| {}).await {
+    let arguments = call.arguments.unwrap_or_default();
+    if let Ok(server) = server {
+        let listed = tools.list(std::slice::from_ref(&call.server)).await.tools;
+        let approval = listed.iter().find(|listed| listed.id == tool).map(|listed| listed.approval);
+        // a tool that is not listed is as dangerous as one that says nothing of itself
+        let approval = approval.unwrap_or_else(|| server.tools.approval(&call.tool, Hints::of(&Value::Null)));
+        let project = format!("{}/{}", project.namespace, project.name);
+        match app.approvals.may_run(approval, &tool, &arguments, project).await {
+            Ok(()) => {}
+            Err(No::Said(text)) => return caller.refuse(StatusCode::FORBIDDEN, &text),
+            Err(No::Tool) => {
+                let unknown = ToolError::UnknownTool { server: call.server.clone(), tool: call.tool.clone() };
+                return caller.refuse(StatusCode::NOT_FOUND, &unknown.to_string());
+            }
+        }
+    }
+    match tools.call(&tool, &arguments, &|_: ToolProgress| {}).await {
         Ok(output) => Json(view::output(&call.server, &call.tool, &output)).into_response(),
         Err(error) => {
             let status = match &error {

@@ -70,12 +70,11 @@ impl Keeper {
         let left = said.clone();
         let keep: Box<dyn FnOnce(_) + Send> = Box::new(move |messages| drop(left.set(messages)));
         let conversation = Conversation {
-            tools: None,
             before,
             unkept: usize::from(view.has_instructions),
             calls_left: view.max_tool_calls,
-            person: None,
             keep: (view.store || self.aside.is_some()).then_some(keep),
+            ..Conversation::default()
         };
         Ok((conversation, said))
     }

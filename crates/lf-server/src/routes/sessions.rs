@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::Shared;
 use super::conversations::{message, now};
 use crate::app::{App, Refusal};
+use crate::approvals::Attendance;
 use crate::memory::{Memory, Running, Saying, unkept};
 use crate::reply::{Caller, Face};
 
@@ -71,7 +72,8 @@ pub(super) async fn converse(
         updated: at,
     };
     memory.store.create(&conversation).await.map_err(|error| unkept(&error))?;
-    app.converse(scope, &conversation, Saying { request, chosen_tools: false }).await
+    app.converse(scope, &conversation, Saying { request, chosen_tools: false, attendance: Attendance::Told })
+        .await
 }
 
 /// A session is of one project: the same name in another one is another conversation.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
@@ -14,6 +15,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(600);
 /// Bytes of an answer.
 const LONGEST: usize = 16 * 1024 * 1024;
 
+#[derive(Clone)]
 pub(crate) struct Remote {
     base_url: String,
     client: reqwest::Client,
@@ -31,20 +33,28 @@ impl Remote {
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Value, Trouble> {
-        self.ask(Method::GET, path).await
+        self.ask(Method::GET, path, None).await
     }
 
     pub(crate) async fn post(&self, path: &str) -> Result<Value, Trouble> {
-        self.ask(Method::POST, path).await
+        self.ask(Method::POST, path, None).await
     }
 
-    async fn ask(&self, method: Method, path: &str) -> Result<Value, Trouble> {
+    pub(crate) async fn post_json(&self, path: &str, body: &Value) -> Result<Value, Trouble> {
+        self.ask(Method::POST, path, Some(body)).await
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Trouble> {
         let url = format!("{}{path}", self.base_url);
         let broken = |error: &reqwest::Error| {
             let what = if error.is_connect() { "cannot be reached" } else { "broke off" };
             Trouble::failure(format!("the daemon at {url} {what}")).hint("is `lf serve` running there?")
         };
-        let mut response = self.client.request(method, &url).send().await.map_err(|error| broken(&error))?;
+        let mut request = self.client.request(method, &url);
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
+        }
+        let mut response = request.send().await.map_err(|error| broken(&error))?;
         let status = response.status();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| broken(&error))? {

@@ -132,23 +132,6 @@ fn an_unknown_approval_is_an_error() {
 }
 
 #[test]
-fn asking_for_approval_withholds_with_a_warning() {
-    assert_snapshot!(diagnose(r#"mcp:
-  servers:
-    - {name: a, transport: stdio, command: x, approval: ask}
-runtime: {models: [{name: m, provider: demo}]}
-"#), @r#"
-    warning: `approval: ask` is understood but not acted on yet
-     --> llamafarm.yaml:6:57
-      |
-    6 |     - {name: a, transport: stdio, command: x, approval: ask}
-      |                                                         ^^^ tools that match are withheld until then
-      |
-    hint: `auto` runs them without asking
-    "#);
-}
-
-#[test]
 fn a_header_cannot_hold_a_line_break() {
     assert_snapshot!(diagnose(r#"mcp:
   servers:

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::driver::tests::Runs;
 use crate::memory::message_id;
+use crate::memory::tests::unattended;
 
 const ROUNDS: usize = 6;
 
@@ -122,6 +123,8 @@ fn setup(repeatable: bool) -> Setup {
         text_formats: lf_core::text_calls::DEFAULT,
         limits: Limits::default(),
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
     }
 }
 
@@ -140,6 +143,7 @@ fn with(journal: impl Journal + 'static, walks: &Walks) -> Drive {
         tools: Arc::new(walking(walks.clone())),
         turn_timeout: std::time::Duration::from_secs(60),
         person: None,
+        approving: unattended(),
         journal: Some(Box::new(journal)),
         stop: None,
         remember: Box::new(|_| {}),
