@@ -75,9 +75,8 @@ impl Disk {
         self.mount = Some(Mount::image(&self.image, &self.directory.path().join("mounted")));
         let mut acknowledged = Acknowledged::new();
         for line in said {
-            let [conversation, turn, commits] = line.split(' ').collect::<Vec<_>>()[..] else {
-                panic!("{line}")
-            };
+            let (named, commits) = line.rsplit_once(' ').unwrap();
+            let (conversation, turn) = named.split_once(' ').unwrap();
             acknowledged.insert((conversation.to_owned(), turn.to_owned()), commits.parse().unwrap());
         }
         acknowledged

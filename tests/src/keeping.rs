@@ -45,6 +45,8 @@ pub async fn keep_turn(
         text_formats: lf_core::text_calls::DEFAULT,
         limits: Limits::default(),
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
     }));
     let said = [(question_id(turn), question)];
     let mut journal = store.begin(Begin { turn, conversation, said: &said, begun: &begun }).await?;

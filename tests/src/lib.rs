@@ -36,6 +36,8 @@ pub mod client;
 
 pub mod caller;
 
+pub mod conversation;
+
 pub mod socket;
 
 pub mod open_responses;

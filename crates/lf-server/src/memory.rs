@@ -3,6 +3,7 @@
 
 mod context;
 mod endings;
+mod forgetting;
 mod recovery;
 mod running;
 
@@ -27,11 +28,14 @@ use crate::driver::{Approving, Drive, drive};
 
 use context::unsaid;
 use endings::{Ending, Endings};
+use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use running::Running;
 
-/// Requests that wait for their turn to speak in one conversation, and for how long: two turns of the default limit.
-const WAITING: usize = 64;
+/// Turns that run or wait, over all conversations: they need no connection, which would bound them.
+const TURNS: usize = 4096;
+/// Of these, those that wait for their turn to speak in one conversation, and for how long: two turns of the default limit.
+const WAITING: usize = 256;
 const SPEAK_WAIT: Duration = Duration::from_secs(600);
 
 /// Everything that goes on in kept conversations.
@@ -47,6 +51,7 @@ pub(crate) struct Memory {
     /// Nothing else is begun.
     closing: CancellationToken,
     endings: Endings,
+    forgotten: Forgotten,
 }
 
 /// What is said in a conversation, and how it is to be answered.
@@ -69,6 +74,7 @@ impl Memory {
             leave: CancellationToken::new(),
             closing: CancellationToken::new(),
             endings: Endings::default(),
+            forgotten: Forgotten::default(),
         }
     }
 
@@ -177,7 +183,7 @@ impl App {
     }
 
     /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
-    /// watches. Waits while another turn runs in it. Dropped, it has done nothing, or the turn begins.
+    /// watches. Waits while another turn runs in it; dropped meanwhile, the turn begins all the same.
     ///
     /// # Errors
     /// [`Refusal`]; then nothing was kept.
@@ -188,30 +194,46 @@ impl App {
         saying: Saying,
     ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
+        let refuse = |reason: String| Refusal::NoMemory { reason };
+        if memory.tasks.len() >= TURNS {
+            return Err(refuse(format!("{TURNS} turns run or wait already")));
+        }
+        let (app, scope, id) = (self.clone(), scope.cloned(), conversation.id.clone());
+        // a client that left in the middle of this would leave a turn that is kept and never runs
+        let begun = memory.tasks.spawn(async move { app.begin(scope.as_ref(), &id, saying).await });
+        begun.await.unwrap_or_else(|error| Err(refuse(format!("the turn could not begin: {error}"))))
+    }
+
+    async fn begin(
+        self: &Arc<Self>,
+        scope: Option<&Arc<Project>>,
+        conversation: &str,
+        saying: Saying,
+    ) -> Result<Arc<Running>, Refusal> {
+        let memory = self.memory()?;
         let ready = tokio::select! {
             biased;
             () = memory.leave.cancelled() => return Err(ModelError::going_down().into()),
-            ready = self.ready(memory, scope, &conversation.id, saying) => ready?,
+            ready = self.ready(memory, scope, conversation, saying) => ready?,
         };
-        let begins = memory.clone();
-        // a client that leaves while it is written leaves no turn that nobody drives
-        let begun = memory.tasks.spawn(async move { begins.begin(ready).await });
-        begun.await.unwrap_or_else(|error| Err(Refusal::NoMemory { reason: error.to_string() }))
+        memory.set_going(ready).await
     }
 
     async fn ready(
         &self,
         memory: &Arc<Memory>,
         scope: Option<&Arc<Project>>,
-        conversation: &str,
+        id: &str,
         saying: Saying,
     ) -> Result<Ready, Refusal> {
         let unkept = |error: StoreError| unkept(&error);
-        let guard = memory.soon_to_speak(conversation).await?;
-        memory.settle(Some(conversation)).await.map_err(unkept)?;
-        // it may have been changed or deleted since this one came
-        let found = memory.store.conversation(conversation).await.map_err(unkept)?;
-        let conversation = found.ok_or_else(|| Refusal::UnknownConversation(conversation.to_owned()))?;
+        let guard = memory.soon_to_speak(id).await?;
+        memory.settle(Some(id)).await.map_err(unkept)?;
+        // it may have been changed or deleted while this one waited
+        let found = memory.store.conversation(id).await.map_err(unkept)?;
+        let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
+            return Err(Refusal::UnknownConversation(id.to_owned()));
+        };
         let Saying { mut request, chosen_tools, attendance } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
@@ -257,7 +279,7 @@ impl App {
 
 impl Memory {
     /// Keeps what was said and the beginning of its turn, and lets it run.
-    async fn begin(self: &Arc<Self>, ready: Ready) -> Result<Arc<Running>, Refusal> {
+    async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Arc<Running>, Refusal> {
         let Ready { prepared, approving, conversation, said, kept, guard } = ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
@@ -358,22 +380,17 @@ impl Memory {
         state: TurnState,
         done: Option<Done>,
     ) -> Result<(), StoreError> {
-        let (turn, conversation) = (&running.turn, &running.conversation);
-        // before the end is kept: a turn that has no end is ended again after a crash
-        if let Some(waiting) = done.as_ref().and_then(|done| done.waiting.as_ref())
-            && let Err(error) = self.store.leave(conversation, waiting).await
-        {
-            error!(turn, %error, "calls that wait for an approval could not be kept");
-        }
-        let said = done.map(|done| done.said.to_vec()).unwrap_or_default();
-        let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-        if let Err(error) = self.store.end(turn, conversation, state, &said).await {
-            error!(turn, %error, "the end of a turn cannot be kept now");
-            self.owe(Ending { turn: turn.clone(), conversation: conversation.clone(), state, said }).await;
+        let (said, waiting) = done.map(|done| (done.said.to_vec(), done.waiting)).unwrap_or_default();
+        let said = said.into_iter().map(|message| (message_id(), message)).collect();
+        let (turn, conversation) = (running.turn.clone(), running.conversation.clone());
+        let ending = Ending { turn, conversation, state, said, waiting };
+        if let Err(error) = self.keep(&ending).await {
+            error!(turn = running.turn, %error, "the end of a turn cannot be kept now");
+            self.owe(ending).await;
             return Err(error);
         }
-        running.answered(said);
-        info!(turn, conversation, state = state.name(), "turn kept");
+        running.answered(ending.said);
+        info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
         Ok(())
     }
 }

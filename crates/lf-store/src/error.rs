@@ -17,10 +17,7 @@ pub enum StoreError {
     /// There is no room for what was to be kept.
     #[error("no space is left for `{}`", path.display())]
     Full { path: PathBuf },
-    /// A program that is no daemon of ours holds its lock.
-    #[error("`{}` is locked by another program", path.display())]
-    Locked { path: PathBuf },
-    /// It cannot be written or read now (read-only, gone, …); it may be possible later.
+    /// It cannot be written or read now (read-only, locked, gone, …); it may be possible later.
     #[error("cannot use `{}`: {reason}", path.display())]
     Unavailable { path: PathBuf, reason: String },
     #[error("there is no {what} `{id}`")]
@@ -44,7 +41,6 @@ impl StoreError {
                 "it is left as it is: put a backup in its place, or move it away together with its `-wal` and `-shm`",
             ),
             Self::Full { .. } => Some("make room on its disk"),
-            Self::Locked { .. } => Some("end the program that has it open"),
             Self::Unavailable { .. } | Self::NotFound { .. } | Self::Unreadable { .. } => None,
         }
     }

@@ -293,7 +293,7 @@ fn said_in((code, reason): &(Option<ErrorCode>, String), path: &Path) -> StoreEr
         }
         Some(ErrorCode::DiskFull) => StoreError::Full { path: path.to_owned() },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            StoreError::Locked { path: path.to_owned() }
+            unavailable(path, "it is locked by another program")
         }
         _ => unavailable(path, reason),
     }

@@ -16,6 +16,8 @@ pub struct Script {
     /// `cancelled NAME`, `eof`, `sigterm`, `grandchild PID`; of a modern server also `discover`, `listen` and
     /// `header NAME …` for one that is wrong.
     pub log: Option<PathBuf>,
+    /// Ends each line of the log with ` @MICROSECONDS` since 1970, and has the arguments of a call also at its end.
+    pub timed: bool,
     /// Never answers anything.
     pub silent: bool,
     /// Exits with this status at once.
@@ -108,6 +110,8 @@ pub enum Act {
     Hang,
     /// Waits until this file exists.
     Gate(PathBuf),
+    /// Waits until this directory has a file of the name that is the argument `n`.
+    GateOf(PathBuf),
     /// Waits until that many such calls are running at the same time.
     Together(usize),
     /// Reports its arguments as progress, waits until that many such calls are running at the same time (once), and

@@ -19,13 +19,13 @@ pub(super) const PIXEL: &str =
 /// How a call ended, for the log: "cancelled" unless it is told otherwise.
 struct Ending {
     server: Arc<Server>,
-    name: String,
+    call: String,
     how: &'static str,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.server.note(&format!("{} {}", self.how, self.name));
+        self.server.note(&format!("{} {}", self.how, self.call));
     }
 }
 
@@ -45,8 +45,9 @@ impl Server {
         let Some(tool) = self.all_tools().into_iter().find(|tool| tool.name == name) else {
             return Some(envelope(&id, Err((-32602, format!("unknown tool {name}")))));
         };
-        let mut ending = Ending { server: self.clone(), name, how: "cancelled" };
         let params = &message["params"];
+        let call = if self.script.timed { format!("{name} {}", params["arguments"]) } else { name };
+        let mut ending = Ending { server: self.clone(), call, how: "cancelled" };
         let mut result = self.act(&tool.act, params, outbox).await;
         if modern::is_modern(params) {
             result = result.map(|result| modern::complete(result, self.script.ttl));
@@ -71,6 +72,11 @@ impl Server {
             Act::Gate(path) => {
                 file_exists(path).await;
                 text("let through".to_owned())
+            }
+            Act::GateOf(directory) => {
+                let n = params["arguments"]["n"].to_string();
+                file_exists(&directory.join(&n)).await;
+                text(format!("{n} let through"))
             }
             Act::Together(count) => {
                 self.meet(*count).await;

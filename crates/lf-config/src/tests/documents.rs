@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lf_core::message::Role;
 use lf_core::project::{Elicitation, Generation, Protocol, Provider, ToolCallStrategy, Transport};
+use lf_core::tool::{Approval, Hints};
 
 use super::*;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lf_core::Message;
+use lf_core::turn::Waiting;
 use lf_store::{StoreError, TurnState};
 use tracing::{info, warn};
 
@@ -19,6 +20,8 @@ pub(super) struct Ending {
     pub state: TurnState,
     /// What the turn added to its conversation.
     pub said: Vec<(String, Message)>,
+    /// What still waits for an approval.
+    pub waiting: Option<Waiting>,
 }
 
 /// No more than there were turns at the time: while nothing can be kept, none begins. What is left when the daemon ends is
@@ -27,6 +30,16 @@ pub(super) struct Ending {
 pub(super) struct Endings(tokio::sync::Mutex<Vec<Ending>>);
 
 impl Memory {
+    /// # Errors
+    /// Then it can be kept later.
+    pub(super) async fn keep(&self, ending: &Ending) -> Result<(), StoreError> {
+        // before the end: a turn that has no end is ended again after a crash
+        if let Some(waiting) = &ending.waiting {
+            self.store.leave(&ending.conversation, waiting).await?;
+        }
+        self.store.end(&ending.turn, &ending.conversation, ending.state, &ending.said).await
+    }
+
     /// Keeps an end later.
     pub(super) async fn owe(self: &Arc<Self>, ending: Ending) {
         let mut owed = self.endings.0.lock().await;
@@ -59,15 +72,13 @@ impl Memory {
                 at += 1;
                 continue;
             }
-            let (turn, said) = (&ending.turn, &ending.said);
-            if let Err(error) = self.store.end(turn, &ending.conversation, ending.state, said).await {
+            let turn = &ending.turn;
+            match self.keep(ending).await {
+                Ok(()) => info!(turn, state = ending.state.name(), "the end of a turn is kept at last"),
                 // with its conversation, or its whole database, the turn may have been taken away
-                if self.store.turn(turn).await?.is_some() {
-                    return Err(error);
-                }
-                warn!(turn, %error, "a turn is gone whose end was to be kept");
+                Err(error) if self.store.turn(turn).await?.is_some() => return Err(error),
+                Err(error) => warn!(turn, %error, "a turn is gone whose end was to be kept"),
             }
-            info!(turn, state = ending.state.name(), "the end of a turn is kept at last");
             owed.remove(at);
         }
         Ok(())

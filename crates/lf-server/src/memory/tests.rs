@@ -283,7 +283,7 @@ async fn so_many_wait_for_their_turn_and_no_more() {
         assert!(waits.as_mut().now_or_never().is_none());
     }
     let Err(Refusal::Busy(why)) = bench.memory().soon_to_speak("c").await else { panic!("it is full") };
-    assert!(why.contains("`c` has 64 messages waiting"), "{why}");
+    assert!(why.contains("`c` has 256 messages waiting"), "{why}");
     assert!(bench.memory().soon_to_speak("d").await.is_ok(), "another conversation");
     drop(guard);
     assert!(waiting.remove(0).await.is_ok());

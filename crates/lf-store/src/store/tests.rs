@@ -274,6 +274,38 @@ async fn a_damaged_file_and_a_later_one_are_left_as_they_are() {
 }
 
 #[tokio::test]
+async fn trouble_with_the_file_costs_the_requests_of_that_time_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("lf.db");
+    std::fs::write(&file, "no database, ".repeat(1000)).unwrap();
+    let store = Store::at(dir.path()).unwrap();
+    let Err(StoreError::Corrupt { .. }) = store.conversation("a").await else { panic!("it is none") };
+    std::fs::remove_file(&file).unwrap();
+    let Err(StoreError::Corrupt { .. }) = store.create(&conversation("a")).await else {
+        panic!("it is not tried again at once")
+    };
+    let until_it_can_be_used = async |store: &Store| {
+        while store.ready().await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    until_it_can_be_used(&store).await;
+    assert!(store.create(&conversation("a")).await.unwrap());
+    // moved away alone, it leaves what is not yet in it
+    let (away, log) = (dir.path().join("away.db"), dir.path().join("lf.db-wal"));
+    std::fs::rename(&file, &away).unwrap();
+    let Err(StoreError::Corrupt { reason, .. }) = store.create(&conversation("b")).await else {
+        panic!("a new file would be given the log of the former one")
+    };
+    assert!(reason.contains("lf.db-wal"), "{reason}");
+    assert!(log.metadata().unwrap().len() > 0, "and that is left as it is");
+    std::fs::rename(&away, &file).unwrap();
+    until_it_can_be_used(&store).await;
+    assert_eq!(store.conversation("a").await.unwrap(), Some(conversation("a")));
+    assert_eq!(store.conversation("b").await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn nobody_else_may_read_what_was_said() {
     use std::os::unix::fs::PermissionsExt as _;
     let bench = Bench::new().await;
