@@ -12,6 +12,8 @@ use lf_tests::wait::{Gate, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+mod trouble;
+
 fn delete(url: &str) -> Response {
     request("DELETE", url, &[], None)
 }

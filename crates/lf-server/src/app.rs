@@ -93,6 +93,9 @@ pub enum Refusal {
     NoRoom { reason: String },
     #[error("there is no conversation `{0}`")]
     UnknownConversation(String),
+    /// More wants to be said at the same time than can be waited for.
+    #[error("{0}")]
+    Busy(String),
     #[error(transparent)]
     Model(#[from] ModelError),
 }

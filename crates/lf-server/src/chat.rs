@@ -132,7 +132,7 @@ impl App {
         let (course, events) = begin(setup, notices, journal.as_mut());
         let resumes = self.resumes.clone();
         let remember = Box::new(move |done: Done| {
-            if let Some((keep, mut messages)) = kept.filter(|_| !done.said.is_empty()) {
+            if let Some((keep, mut messages)) = kept.filter(|_| !done.failed) {
                 messages.extend(done.said.iter().cloned());
                 keep(messages);
             }

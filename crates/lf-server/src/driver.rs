@@ -71,6 +71,9 @@ pub(crate) fn drive(
                         for event in turn.told().await {
                             yield event;
                         }
+                        if turn.is_over() {
+                            break;
+                        }
                         let next = tokio::select! {
                             biased;
                             () = stop.cancelled() => {
@@ -228,8 +231,10 @@ impl Told {
         self.journal = None;
         // nothing that is not kept is shown
         self.events.clear();
-        if !self.is_over() {
-            let _ = self.course.take(Entry::Failed(unkept(&error)), &mut self.events);
+        let error = unkept(&error);
+        match self.is_over() {
+            true => self.events.push(ChatEvent::Failed(error)),
+            false => drop(self.course.take(Entry::Failed(error), &mut self.events)),
         }
         false
     }

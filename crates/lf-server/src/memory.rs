@@ -9,12 +9,14 @@ mod running;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
 use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info};
@@ -23,7 +25,7 @@ use crate::app::{App, Refusal};
 use crate::approvals::{self, About, Attendance, Outcome};
 use crate::chat;
 use crate::driver::{Approving, Drive, drive};
-use crate::recording::Recorded;
+use crate::recording::{Recorded, Recording};
 
 use context::unsaid;
 use endings::{Ending, Endings};
@@ -33,6 +35,9 @@ pub(crate) use running::Running;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
 const TURNS: usize = 4096;
+/// Of these, those that wait for their turn to speak in one conversation, and for how long: two turns of the default limit.
+const WAITING: usize = 256;
+const SPEAK_WAIT: Duration = Duration::from_secs(600);
 
 /// Everything that goes on in kept conversations.
 pub(crate) struct Memory {
@@ -90,28 +95,57 @@ impl Memory {
         self.closing.cancel();
         self.tasks.close();
         tokio::select! {
-            () = self.tasks.wait() => return,
+            biased;
+            // also where nothing runs: what still waits to begin must not
             () = now.cancelled() => self.leave.cancel(),
+            () = self.tasks.wait() => return,
         }
         self.tasks.wait().await;
     }
 
     /// Waits until it is this caller's turn to speak.
-    async fn turn_to_speak(&self, conversation: &str) -> tokio::sync::OwnedMutexGuard<()> {
-        let lock = {
-            let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-            order.retain(|_, lock| lock.strong_count() > 0);
-            match order.get(conversation).and_then(Weak::upgrade) {
-                Some(lock) => lock,
-                None => {
-                    let lock = Arc::new(tokio::sync::Mutex::new(()));
-                    order.insert(conversation.to_owned(), Arc::downgrade(&lock));
-                    lock
-                }
-            }
-        };
-        lock.lock_owned().await
+    async fn turn_to_speak(&self, conversation: &str) -> OwnedMutexGuard<()> {
+        self.line(conversation).lock_owned().await
     }
+
+    /// The same for a client, which does not wait for ever.
+    async fn soon_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
+        let line = self.line(conversation);
+        let busy =
+            |why: String| Refusal::Busy(format!("conversation `{conversation}` {why}; try again later"));
+        // this one, and the one that speaks
+        let waiting = Arc::strong_count(&line).saturating_sub(2);
+        if waiting >= WAITING {
+            return Err(busy(format!("has {waiting} messages waiting")));
+        }
+        let speaks = tokio::time::timeout(SPEAK_WAIT, line.lock_owned()).await;
+        speaks.map_err(|_| busy(format!("was busy for {SPEAK_WAIT:?}")))
+    }
+
+    /// Who holds this lock speaks in the conversation; the others wait for it in the order in which they came.
+    fn line(&self, conversation: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        order.retain(|_, line| line.strong_count() > 0);
+        if let Some(line) = order.get(conversation).and_then(Weak::upgrade) {
+            return line;
+        }
+        let line = Arc::new(tokio::sync::Mutex::new(()));
+        order.insert(conversation.to_owned(), Arc::downgrade(&line));
+        line
+    }
+}
+
+/// What only has to be written to begin.
+struct Ready {
+    prepared: chat::Prepared,
+    approving: Approving,
+    recording: Option<Recording>,
+    conversation: String,
+    /// What the client said, with the ids of the messages.
+    said: Vec<(String, Message)>,
+    /// So many of the first of them are kept already.
+    kept: usize,
+    guard: OwnedMutexGuard<()>,
 }
 
 impl App {
@@ -168,43 +202,57 @@ impl App {
         }
         let (app, scope, id) = (self.clone(), scope.cloned(), conversation.id.clone());
         // a client that left in the middle of this would leave a turn that is kept and never runs
-        let begun = memory.tasks.spawn(async move { app.begin(scope.as_ref(), id, saying).await });
+        let begun = memory.tasks.spawn(async move { app.begin(scope.as_ref(), &id, saying).await });
         begun.await.unwrap_or_else(|error| Err(refuse(format!("the turn could not begin: {error}"))))
     }
 
     async fn begin(
         self: &Arc<Self>,
         scope: Option<&Arc<Project>>,
-        id: String,
+        conversation: &str,
         saying: Saying,
     ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
-        let guard = tokio::select! {
-            guard = memory.turn_to_speak(&id) => guard,
-            () = memory.leave.cancelled() => return Err(Refusal::Model(ModelError::going_down())),
+        let ready = tokio::select! {
+            biased;
+            () = memory.leave.cancelled() => return Err(ModelError::going_down().into()),
+            ready = self.ready(memory, scope, conversation, saying) => ready?,
         };
-        memory.settle(Some(&id)).await.map_err(|error| unkept(&error))?;
+        memory.set_going(ready).await
+    }
+
+    async fn ready(
+        &self,
+        memory: &Arc<Memory>,
+        scope: Option<&Arc<Project>>,
+        id: &str,
+        saying: Saying,
+    ) -> Result<Ready, Refusal> {
+        let unkept = |error: StoreError| unkept(&error);
+        let guard = memory.soon_to_speak(id).await?;
+        memory.settle(Some(id)).await.map_err(unkept)?;
         // it may have been changed or deleted while this one waited
-        let found = memory.store.conversation(&id).await.map_err(|error| unkept(&error))?;
-        let Some(conversation) = found.as_ref().filter(|_| !memory.forgotten.has(&id)) else {
-            return Err(Refusal::UnknownConversation(id));
+        let found = memory.store.conversation(id).await.map_err(unkept)?;
+        let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
+            return Err(Refusal::UnknownConversation(id.to_owned()));
         };
         let Saying { mut request, chosen_tools, attendance } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
-        let kept = memory.store.messages(&conversation.id, 0).await.map_err(|error| unkept(&error))?;
+        let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
         // they are of this request, and nothing that was said
         let (systems, said): (Vec<Message>, Vec<Message>) = std::mem::take(&mut request.messages)
             .into_iter()
             .partition(|message| matches!(message, Message::System(_)));
         let said = unsaid(&kept, said);
+        let again = kept.split_off(kept.len() - context::repeated(&kept, &said));
         let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
-        let shown = context::window(conversation, &systems, &kept, &said, budget);
+        let shown = context::window(&conversation, &systems, &kept, &said, budget);
         let tools = match chosen_tools {
-            true => Some(memory.store.tools(&conversation.id).await.map_err(|error| unkept(&error))?),
+            true => Some(memory.store.tools(&conversation.id).await.map_err(unkept)?),
             false => None,
         };
-        let waiting = memory.waiting(&conversation.id).await.map_err(|error| unkept(&error))?;
-        let always = memory.store.approved(&conversation.id).await.map_err(|error| unkept(&error))?;
+        let waiting = memory.waiting(&conversation.id).await.map_err(unkept)?;
+        let always = memory.store.approved(&conversation.id).await.map_err(unkept)?;
         let with = chat::Conversation {
             before: shown.into(),
             tools,
@@ -213,24 +261,35 @@ impl App {
             ..chat::Conversation::default()
         };
         let prepared = self.prepare(scope, request, with).await?;
-        let turn = prepared.setup.id.clone();
-        let begun = Entry::Begun(Box::new(prepared.setup.clone()));
-        let named: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-        let begin = Begin { turn: &turn, conversation: &conversation.id, said: &named, begun: &begun };
-        let kept = Box::new(memory.store.begin(begin).await.map_err(|error| unkept(&error))?);
-        let mut journal: Box<dyn Journal> = match self.recording(&prepared.project, &prepared.setup, None) {
-            Some(recording) => Box::new(Recorded { kept, recording }),
-            None => kept,
-        };
-        let turn_timeout = prepared.setup.limits.turn_timeout;
         let approving = Approving {
             approvals: self.approvals.clone(),
             about: About::turn(&prepared.project, &prepared.setup, Some(&conversation.id)),
             attendance,
             wait: prepared.setup.limits.approval_timeout,
         };
+        let recording = self.recording(&prepared.project, &prepared.setup, None);
+        let kept = again.len();
+        let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
+        let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
+        Ok(Ready { prepared, approving, recording, conversation: conversation.id, said, kept, guard })
+    }
+}
+
+impl Memory {
+    /// Keeps what was said and the beginning of its turn, and lets it run.
+    async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Arc<Running>, Refusal> {
+        let Ready { prepared, approving, recording, conversation, said, kept, guard } = ready;
+        let turn = prepared.setup.id.clone();
+        let begun = Entry::Begun(Box::new(prepared.setup.clone()));
+        let begin = Begin { turn: &turn, conversation: &conversation, said: &said[kept..], begun: &begun };
+        let kept = Box::new(self.store.begin(begin).await.map_err(|error| unkept(&error))?);
+        let mut journal: Box<dyn Journal> = match recording {
+            Some(recording) => Box::new(Recorded { kept, recording }),
+            None => kept,
+        };
+        let turn_timeout = prepared.setup.limits.turn_timeout;
         let (course, events) = chat::begin(prepared.setup, prepared.notices, Some(&mut journal));
-        let running = Arc::new(Running::new(turn, conversation.id.clone(), named));
+        let running = Arc::new(Running::new(turn, conversation, said));
         let with = Drive {
             upstreams: prepared.upstreams,
             approving,
@@ -241,12 +300,10 @@ impl App {
             stop: Some(running.stop.clone()),
             remember: Box::new(|_| {}),
         };
-        memory.run(running.clone(), course, events, with, guard);
+        self.run(running.clone(), course, events, with, guard);
         Ok(running)
     }
-}
 
-impl Memory {
     /// Lets a turn run. It is over when its end is kept.
     fn run(
         self: &Arc<Self>,
@@ -254,7 +311,7 @@ impl Memory {
         course: Course,
         events: Vec<ChatEvent>,
         mut with: Drive,
-        guard: tokio::sync::OwnedMutexGuard<()>,
+        guard: OwnedMutexGuard<()>,
     ) {
         self.running
             .lock()
@@ -266,7 +323,9 @@ impl Memory {
             *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
         });
         let memory = self.clone();
+        let over = Over { memory: self.clone(), running: running.clone(), _guard: guard };
         self.tasks.spawn(async move {
+            let _over = over;
             let mut events = std::pin::pin!(drive(course, events, with));
             loop {
                 let event = tokio::select! {
@@ -284,9 +343,6 @@ impl Memory {
                 }
                 running.tell(event);
             }
-            memory.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&running.turn);
-            running.over();
-            drop(guard);
         });
     }
 
@@ -335,6 +391,22 @@ impl Memory {
     }
 }
 
+/// With it the task of a turn ends, however it does: nobody waits for more.
+struct Over {
+    memory: Arc<Memory>,
+    running: Arc<Running>,
+    _guard: OwnedMutexGuard<()>,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let mut all = self.memory.running.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.running.turn);
+        drop(all);
+        self.running.over();
+    }
+}
+
 /// The last event of a turn whose end is not kept: nobody is told that all is well with it.
 fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
     match event {
@@ -357,3 +429,6 @@ pub(crate) fn unkept(error: &StoreError) -> Refusal {
         _ => Refusal::NoMemory { reason },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -147,9 +147,13 @@ impl Course {
                     self.step = run.finish(events);
                 }
             }
-            (Step::AskPerson(_) | Step::RunTools(_), Entry::Failed(error)) => {
-                events.push(ChatEvent::Failed(error));
-                self.leave();
+            (Step::AskPerson(_), Entry::Failed(error)) => {
+                self.end_asking(events, |asking, events| asking.fail(error, events));
+            }
+            (Step::RunTools(_), Entry::Failed(error)) => {
+                if let Step::RunTools(run) = self.leave() {
+                    self.step = Step::Done(run.fail(error, events));
+                }
             }
             (Step::AskModel(_), Entry::Stopped) => {
                 self.go_on(events, |ask, events| Step::Done(ask.stop(events)));

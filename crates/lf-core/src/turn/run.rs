@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::event::ChatEvent;
 use crate::message::{Content, Message, Part, ToolResult};
+use crate::model::ModelError;
 use crate::tool::{Tool, ToolError, ToolOutput};
 
 use super::output::result_for_model;
@@ -117,17 +118,21 @@ impl RunTools {
     /// The person does not want the calls: those without a result are answered with that, so that the conversation can
     /// go on.
     pub fn stop(self, events: &mut Vec<ChatEvent>) -> Done {
-        let tries = self.tries.clone();
-        let why = |index: usize| if tries[index] > 0 { STOPPED } else { NOT_RUN };
-        self.leave(why, events).stop(Round::default(), events)
+        self.leave([NOT_RUN, STOPPED], events).stop(Round::default(), events)
     }
 
-    /// Answers every call without a result by saying why, and gives the turn back.
-    pub(super) fn leave(self, why: impl Fn(usize) -> &'static str, events: &mut Vec<ChatEvent>) -> Box<Turn> {
-        let Self { mut turn, planned, results, .. } = self;
-        for (index, (planned, result)) in planned.iter().zip(results).enumerate() {
+    /// The turn cannot go on; its calls are answered as with [`Self::stop`].
+    pub fn fail(self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
+        self.leave([NEVER_RUN, LOST], events).fail(error, events)
+    }
+
+    /// Answers every call without a result by saying why, and gives the turn back: the first of the two for a call that was
+    /// not begun, the second for one that was.
+    pub(super) fn leave(self, why: [&'static str; 2], events: &mut Vec<ChatEvent>) -> Box<Turn> {
+        let Self { mut turn, planned, results, tries } = self;
+        for ((planned, result), tries) in planned.iter().zip(results).zip(tries) {
             let result = result.unwrap_or_else(|| {
-                let result = ToolResult::error(&planned.call, why(index));
+                let result = ToolResult::error(&planned.call, why[usize::from(tries > 0)]);
                 if !matches!(planned.plan, Planned::Client) {
                     let elapsed = Duration::ZERO;
                     events.push(ChatEvent::CallFinished { result: result.clone(), elapsed });
@@ -173,6 +178,8 @@ impl RunTools {
 
 const NOT_RUN: &str = "the turn was stopped before this call was run";
 const STOPPED: &str = "the turn was stopped while this call was running; its outcome is unknown";
+const NEVER_RUN: &str = "the turn failed before this call was run";
+const LOST: &str = "the turn failed while this call was running; its outcome is unknown";
 const LAST: &str = "[No more tool calls are possible in this turn. Answer with what is known so far.]";
 
 /// Said in a result, because that is the one place which every dialect carries and every model reads.

@@ -17,6 +17,8 @@ use super::*;
 use crate::approvals::{About, Attendance, CallApprovals};
 use crate::failover::Upstream;
 
+mod failing_journals;
+
 /// Answers the first ask with these calls, every further one with "done".
 struct Model {
     calls: Vec<&'static str>,
@@ -126,7 +128,8 @@ fn turn(
     silent: bool,
     limits: Limits,
 ) -> (Bench, impl Stream<Item = ChatEvent> + Send + 'static) {
-    turn_with(calls, silent, limits, None)
+    let (bench, course, events, with) = prepared(calls, silent, limits);
+    (bench, drive(course, events, with))
 }
 
 fn turn_with(
@@ -135,6 +138,15 @@ fn turn_with(
     limits: Limits,
     stop: Option<CancellationToken>,
 ) -> (Bench, impl Stream<Item = ChatEvent> + Send + 'static) {
+    let (bench, course, events, with) = prepared(calls, silent, limits);
+    (bench, drive(course, events, Drive { stop, ..with }))
+}
+
+fn prepared(
+    calls: Vec<&'static str>,
+    silent: bool,
+    limits: Limits,
+) -> (Bench, Course, Vec<ChatEvent>, Drive) {
     let tool =
         |name: &str| Tool::new(ToolRef { server: "s".into(), name: name.into() }, None, empty_schema());
     let mine =
@@ -166,15 +178,7 @@ fn turn_with(
     let mut events = Vec::new();
     let course = Course::new(setup, &mut events);
     let with = Drive {
-        upstreams: Upstreams::new(
-            Upstream {
-                model: Arc::new(lf_core::Model::new("m", lf_core::project::Provider::Demo, "m", "")),
-                provider: Arc::new(model),
-                stand_in: None,
-            },
-            Vec::new(),
-            Arc::default(),
-        ),
+        upstreams: answered_by(model),
         tools: Arc::new(tools(meeting, bench.dropped.clone())),
         person: None,
         approving: Approving {
@@ -185,10 +189,16 @@ fn turn_with(
         },
         turn_timeout,
         journal: None,
-        stop,
+        stop: None,
         remember: Box::new(move |done: Done| drop(done.resume.map(|resume| remembered.set(resume)))),
     };
-    (bench, drive(course, events, with))
+    (bench, course, events, with)
+}
+
+fn answered_by(provider: impl ModelProvider + 'static) -> Upstreams {
+    let model = Arc::new(lf_core::Model::new("m", lf_core::project::Provider::Demo, "m", ""));
+    let upstream = Upstream { model, provider: Arc::new(provider), stand_in: None };
+    Upstreams::new(upstream, Vec::new(), Arc::default())
 }
 
 #[tokio::test(start_paused = true)]

@@ -260,6 +260,10 @@ pub(super) async fn chat(
     if let Some(error) = failed {
         return caller.refusal(&Refusal::Model(error));
     }
+    if !running.has_ended() {
+        let what = turns::left(shared.cut.is_cancelled());
+        return caller.refuse(StatusCode::SERVICE_UNAVAILABLE, &what);
+    }
     let at = now();
     let user = running.said.first().map(|(id, said)| message(id, at, said));
     let answer = running.added().iter().rev().find(|(_, said)| matches!(said, Message::Assistant(_)));

@@ -314,3 +314,52 @@ fn a_turn_that_is_stopped_leaves_a_conversation_that_can_go_on() {
     let [Message::Assistant(said)] = &*done.said else { panic!("{done:?}") };
     assert_eq!(said.content.text(), "Once upon a time <tool_");
 }
+
+fn rejected() -> ModelError {
+    let (url, message) = ("u".to_owned(), "no".to_owned());
+    ModelError::Rejected { url, status: 400, message, body: None }
+}
+
+#[test]
+fn a_turn_that_fails_keeps_what_its_finished_rounds_did() {
+    let mut events = Vec::new();
+    let mut course = Course::new(setup(), &mut events);
+    let content = vec![ToolContent::Text("sunny".to_owned())];
+    let settled = Entry::Settled {
+        call: 0,
+        outcome: Ok(ToolOutput { content, ..ToolOutput::default() }),
+        elapsed: Duration::ZERO,
+    };
+    let round =
+        [text("Looking."), call("a", "x"), Entry::Answered, Entry::Running { call: 0 }, settled, Entry::Ran];
+    for entry in round.into_iter().chain([text("It is"), Entry::Failed(rejected())]) {
+        course.take(entry, &mut events).unwrap();
+    }
+    let done = course.into_done().unwrap();
+    assert!(done.failed && done.resume.is_none());
+    crate::turn::check_answers(&done.said).unwrap();
+    let [Message::Assistant(said), Message::Tool(result)] = &*done.said else { panic!("{done:?}") };
+    assert_eq!((said.content.text().as_str(), result.content.text().as_str()), ("Looking.", "sunny"));
+    assert_eq!(events.last(), Some(&ChatEvent::Failed(rejected())));
+}
+
+#[test]
+fn a_turn_that_fails_while_tools_run_says_that_their_outcome_is_unknown() {
+    let mut events = Vec::new();
+    let mut course = Course::new(setup(), &mut events);
+    let round = [call("a", "x"), call("b", "y"), Entry::Answered, Entry::Running { call: 0 }];
+    for entry in round.into_iter().chain([Entry::Failed(rejected())]) {
+        course.take(entry, &mut events).unwrap();
+    }
+    let done = course.into_done().unwrap();
+    assert!(done.failed);
+    crate::turn::check_answers(&done.said).unwrap();
+    let [Message::Assistant(_), Message::Tool(one), Message::Tool(other)] = &*done.said else {
+        panic!("{done:?}")
+    };
+    assert_eq!(one.content.text(), "the turn failed while this call was running; its outcome is unknown");
+    assert_eq!(other.content.text(), "the turn failed before this call was run");
+    let ends = events.iter().filter(|event| matches!(event, ChatEvent::CallFinished { .. })).count();
+    assert_eq!(ends, 2, "{events:?}");
+    assert_eq!(events.last(), Some(&ChatEvent::Failed(rejected())));
+}
