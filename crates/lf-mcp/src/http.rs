@@ -322,7 +322,7 @@ impl StreamableHttpClient for Backend {
         Ok(match posted {
             StreamableHttpPostResponse::Json(message, session) => {
                 self.signals.annotated(annotated_tools(&message));
-                self.repeatable.learn(&message);
+                self.repeatable.learn(&message, &self.signals);
                 StreamableHttpPostResponse::Json(message, session)
             }
             StreamableHttpPostResponse::Sse(stream, session) => {

@@ -9,7 +9,7 @@ mod unanswered;
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lf_core::tool::ToolProgress;
 use rmcp::RoleClient;
@@ -67,6 +67,8 @@ pub(crate) struct Signals {
     heard: AtomicU64,
     /// Cancelled when nothing can be sent any more, while what was sent may still be answered.
     pub(crate) stuck: CancellationToken,
+    /// Why another connection is to take the place of this one, where that is why nothing is to be sent.
+    worn_out: OnceLock<Failure>,
     /// Cancelled when the connection cannot be used any more although it is not closed. No request is waited for then.
     pub(crate) dead: CancellationToken,
 }
@@ -123,6 +125,17 @@ impl Signals {
         let mut reach = lock(&self.reach);
         reach.unreached = MAX_UNREACHED;
         self.settle(&reach);
+    }
+
+    /// Has another connection take the place of this one; what was sent may still be answered.
+    pub(crate) fn wear_out(&self, why: Failure) {
+        let _ = self.worn_out.set(why);
+        self.stuck.cancel();
+    }
+
+    /// Why nothing can be sent any more, as far as that is known.
+    pub(crate) fn end_of_sending(&self) -> Option<Failure> {
+        self.worn_out.get().cloned().or_else(|| self.trouble())
     }
 
     #[cfg(test)]

@@ -310,3 +310,26 @@ async fn a_modern_server_watches_what_it_agrees_to_and_silence_is_no_agreement()
     let silent = outcome(None).await;
     assert!(matches!(&silent, Err(Refused::Unavailable(why)) if why.contains("within 300ms")), "{silent:?}");
 }
+
+#[tokio::test]
+async fn a_server_that_lists_other_tools_each_time_gets_another_connection_in_time() {
+    let listings = std::sync::atomic::AtomicUsize::new(0);
+    let peer = Peer::start(move |request| match request.rpc() {
+        "tools/list" => {
+            let number = listings.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let named =
+                |tool| json!({"name": format!("t{number}-{tool}"), "inputSchema": {"type": "object"}});
+            result(request, &json!({"tools": (0..900).map(named).collect::<Vec<_>>()}))
+        }
+        _ => legacy(request),
+    })
+    .await;
+    let (pool, server) = (pool(), http(&peer.url, Duration::from_secs(5)));
+    let nobody = Caller::nobody();
+    for _ in 0..13 {
+        let listed = pool.catalogue(&server, List::Tools, &nobody, Some(Duration::ZERO)).await;
+        assert_eq!(listed.unwrap().len(), 900);
+    }
+    assert_eq!(peer.count("initialize"), 2, "{} lists", peer.count("tools/list"));
+    pool.shutdown().await;
+}
