@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use lf_tests::client::{get, post, stream};
+use lf_tests::conversation::{at, create, said};
 use lf_tests::postgres::{Database, Postgres};
 use lf_tests::project::{Daemon, TestProject, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
@@ -15,8 +16,6 @@ use lf_tests::wait::eventually;
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::json;
-
-use super::conversations::{at, create, said};
 
 const ROUNDS: usize = 6;
 /// A writer that is in the middle of a transaction for so long is held up.

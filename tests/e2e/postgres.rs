@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lf_tests::client::{get, post, request, stream};
+use lf_tests::conversation::{at, create, said};
 use lf_tests::postgres::{Database, PASSWORD, Postgres};
 use lf_tests::project::{Daemon, TestProject, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
@@ -11,7 +12,7 @@ use lf_tests::wait::{Gate, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::conversations::{at, calls, create, said};
+use super::conversations::calls;
 
 /// Of daemons that share this database.
 fn project(database: &Database, model: &ScriptedModel, servers: &[Value]) -> TestProject {
@@ -235,7 +236,7 @@ fn a_database_that_is_gone_is_told_and_used_again_when_it_is_back() {
 
     // one that starts meanwhile is as good as the others later on
     let late = project.serve();
-    assert!(late.log().contains("conversations are not kept until this is over"), "{}", late.log());
+    assert!(late.log().contains("conversations are not kept: "), "{}", late.log());
     assert_eq!(get(&late.url("/conversations")).status, 503);
 
     eventually("the log to say so", || daemon.log().contains("the store cannot be used").then_some(()));

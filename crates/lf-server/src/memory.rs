@@ -2,31 +2,50 @@
 //! acted on or shown; what the daemon leaves unfinished goes on when it is back.
 
 mod context;
+mod endings;
 mod following;
+mod forgetting;
 mod recovery;
 mod running;
 mod sharing;
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
-use lf_core::{ChatEvent, Journal as _, Message, Project};
+use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
 use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::app::{App, Refusal};
 use crate::approvals::{self, About, Attendance, Outcome};
 use crate::chat;
 use crate::driver::{Approving, Drive, drive};
+use crate::recording::{Recorded, Recording};
 
 use context::unsaid;
+use endings::{Ending, Endings};
+use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use running::Running;
+
+/// Turns that run or wait, over all conversations: they need no connection, which would bound them.
+const TURNS: usize = 4096;
+/// Of these, those that wait for their turn to speak in one conversation, and for how long: two turns of the default limit.
+const WAITING: usize = 256;
+const SPEAK_WAIT: Duration = Duration::from_secs(600);
+/// Between two looks whether a turn of another daemon is over.
+const PAUSES: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(400)];
+/// How often another daemon may be faster to speak.
+const TRIES: usize = 16;
 
 /// Everything that goes on in kept conversations.
 pub(crate) struct Memory {
@@ -38,6 +57,10 @@ pub(crate) struct Memory {
     tasks: TaskTracker,
     /// Turns are left where they are, to be gone on with at the next start.
     leave: CancellationToken,
+    /// Nothing else is begun.
+    closing: CancellationToken,
+    endings: Endings,
+    forgotten: Forgotten,
     /// What shares the store with other daemons, until no turn runs any more.
     sharing: TaskTracker,
     ended: CancellationToken,
@@ -62,6 +85,9 @@ impl Memory {
             order: Mutex::default(),
             tasks: TaskTracker::new(),
             leave: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            endings: Endings::default(),
+            forgotten: Forgotten::default(),
             sharing: TaskTracker::new(),
             ended: CancellationToken::new(),
         }
@@ -74,10 +100,13 @@ impl Memory {
 
     /// Waits for the turns that run; with `now`, leaves them for the next start.
     pub(crate) async fn drain(&self, now: &CancellationToken) {
+        self.closing.cancel();
         self.tasks.close();
         tokio::select! {
-            () = self.tasks.wait() => {}
+            biased;
+            // also where nothing runs: what still waits to begin must not
             () = now.cancelled() => self.leave.cancel(),
+            () = self.tasks.wait() => {}
         }
         self.tasks.wait().await;
         self.ended.cancel();
@@ -86,22 +115,68 @@ impl Memory {
     }
 
     /// Waits until it is this caller's turn to speak.
-    async fn turn_to_speak(&self, conversation: &str) -> tokio::sync::OwnedMutexGuard<()> {
-        self.place_in(conversation).lock_owned().await
+    async fn turn_to_speak(&self, conversation: &str) -> OwnedMutexGuard<()> {
+        self.line(conversation).lock_owned().await
     }
 
-    fn place_in(&self, conversation: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        order.retain(|_, lock| lock.strong_count() > 0);
-        match order.get(conversation).and_then(Weak::upgrade) {
-            Some(lock) => lock,
-            None => {
-                let lock = Arc::new(tokio::sync::Mutex::new(()));
-                order.insert(conversation.to_owned(), Arc::downgrade(&lock));
-                lock
+    /// The same for a client, which does not wait for ever, among those of all daemons. What is owed to the conversation
+    /// is kept by then.
+    async fn next_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
+        let unkept = |error: StoreError| unkept(&error);
+        let mut line = self.line(conversation);
+        // this one, and the one that speaks
+        let waiting = Arc::strong_count(&line).saturating_sub(2);
+        if waiting >= WAITING {
+            return Err(busy(conversation, format!("has {waiting} messages waiting")));
+        }
+        let until = Instant::now() + SPEAK_WAIT;
+        let late = || busy(conversation, format!("was busy for {SPEAK_WAIT:?}"));
+        let [mut pause, longest] = PAUSES;
+        loop {
+            let guard = timeout_at(until, line.lock_owned()).await.map_err(|_| late())?;
+            self.settle(Some(conversation)).await.map_err(unkept)?;
+            if !self.store.is_shared()
+                || self.store.running_in(conversation).await.map_err(unkept)?.is_empty()
+            {
+                return Ok(guard);
             }
+            if Instant::now() + pause >= until {
+                return Err(late());
+            }
+            // not held while waiting: the turn may be one that this daemon has to take over
+            line = OwnedMutexGuard::mutex(&guard).clone();
+            drop(guard);
+            sleep(pause).await;
+            pause = (pause * 2).min(longest);
         }
     }
+
+    /// Who holds this lock speaks in the conversation; the others wait for it in the order in which they came.
+    fn line(&self, conversation: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        order.retain(|_, line| line.strong_count() > 0);
+        if let Some(line) = order.get(conversation).and_then(Weak::upgrade) {
+            return line;
+        }
+        let line = Arc::new(tokio::sync::Mutex::new(()));
+        order.insert(conversation.to_owned(), Arc::downgrade(&line));
+        line
+    }
+}
+
+/// What only has to be written to begin.
+struct Ready {
+    prepared: chat::Prepared,
+    approving: Approving,
+    recording: Option<Recording>,
+    conversation: String,
+    /// What the client said, with the ids of the messages.
+    said: Vec<(String, Message)>,
+    /// So many of the first of them are kept already.
+    kept: usize,
+    /// The last place in the conversation that was read.
+    after: i64,
+    guard: OwnedMutexGuard<()>,
 }
 
 impl App {
@@ -141,7 +216,7 @@ impl App {
     }
 
     /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
-    /// watches. Waits while another turn runs in it.
+    /// watches. Waits while another turn runs in it; dropped meanwhile, the turn begins all the same.
     ///
     /// # Errors
     /// [`Refusal`]; then nothing was kept.
@@ -151,39 +226,69 @@ impl App {
         conversation: &Conversation,
         saying: Saying,
     ) -> Result<Arc<Running>, Refusal> {
-        loop {
-            match self.speak(scope, conversation, saying.clone()).await? {
-                Some(running) => return Ok(running),
-                // somebody spoke at another daemon meanwhile
-                None => continue,
-            }
+        let memory = self.memory()?;
+        let refuse = |reason: String| Refusal::NoMemory { reason };
+        if memory.tasks.len() >= TURNS {
+            return Err(refuse(format!("{TURNS} turns run or wait already")));
         }
+        let (app, scope, id) = (self.clone(), scope.cloned(), conversation.id.clone());
+        // a client that left in the middle of this would leave a turn that is kept and never runs
+        let begun = memory.tasks.spawn(async move { app.begin(scope.as_ref(), &id, saying).await });
+        begun.await.unwrap_or_else(|error| Err(refuse(format!("the turn could not begin: {error}"))))
     }
 
-    /// Nothing where another daemon's turn came first.
-    async fn speak(
+    async fn begin(
         self: &Arc<Self>,
         scope: Option<&Arc<Project>>,
-        conversation: &Conversation,
+        conversation: &str,
         saying: Saying,
-    ) -> Result<Option<Arc<Running>>, Refusal> {
+    ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
-        let (guard, kept) = memory.next_to_speak(&conversation.id).await.map_err(|error| unkept(&error))?;
+        for _ in 0..TRIES {
+            let ready = tokio::select! {
+                biased;
+                () = memory.leave.cancelled() => return Err(ModelError::going_down().into()),
+                ready = self.ready(memory, scope, conversation, saying.clone()) => ready?,
+            };
+            if let Some(running) = memory.set_going(ready).await? {
+                return Ok(running);
+            }
+        }
+        Err(busy(conversation, "is spoken in at other daemons again and again"))
+    }
+
+    async fn ready(
+        &self,
+        memory: &Arc<Memory>,
+        scope: Option<&Arc<Project>>,
+        id: &str,
+        saying: Saying,
+    ) -> Result<Ready, Refusal> {
+        let unkept = |error: StoreError| unkept(&error);
+        let guard = memory.next_to_speak(id).await?;
+        // it may have been changed or deleted while this one waited
+        let found = memory.store.conversation(id).await.map_err(unkept)?;
+        let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
+            return Err(Refusal::UnknownConversation(id.to_owned()));
+        };
         let Saying { mut request, chosen_tools, attendance } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
+        let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
         // they are of this request, and nothing that was said
         let (systems, said): (Vec<Message>, Vec<Message>) = std::mem::take(&mut request.messages)
             .into_iter()
             .partition(|message| matches!(message, Message::System(_)));
         let said = unsaid(&kept, said);
+        let after = kept.last().map_or(0, |kept| kept.seq);
+        let again = kept.split_off(kept.len() - context::repeated(&kept, &said));
         let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
-        let shown = context::window(conversation, &systems, &kept, &said, budget);
+        let shown = context::window(&conversation, &systems, &kept, &said, budget);
         let tools = match chosen_tools {
-            true => Some(memory.store.tools(&conversation.id).await.map_err(|error| unkept(&error))?),
+            true => Some(memory.store.tools(&conversation.id).await.map_err(unkept)?),
             false => None,
         };
-        let waiting = memory.waiting(&conversation.id).await.map_err(|error| unkept(&error))?;
-        let always = memory.store.approved(&conversation.id).await.map_err(|error| unkept(&error))?;
+        let waiting = memory.waiting(&conversation.id).await.map_err(unkept)?;
+        let always = memory.store.approved(&conversation.id).await.map_err(unkept)?;
         let with = chat::Conversation {
             before: shown.into(),
             tools,
@@ -192,52 +297,61 @@ impl App {
             ..chat::Conversation::default()
         };
         let prepared = self.prepare(scope, request, with).await?;
-        let turn = prepared.setup.id.clone();
-        let begun = Entry::Begun(Box::new(prepared.setup.clone()));
-        let named: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-        let after = Some(kept.last().map_or(0, |kept| kept.seq));
-        let begin = Begin { turn: &turn, conversation: &conversation.id, said: &named, begun: &begun, after };
-        let mut journal = match memory.store.begin(begin).await {
-            Ok(journal) => journal,
-            Err(StoreError::Overtaken { .. }) => return Ok(None),
-            Err(error) => return Err(unkept(&error)),
-        };
-        let mut events = Vec::new();
-        let turn_timeout = prepared.setup.limits.turn_timeout;
         let approving = Approving {
             approvals: self.approvals.clone(),
-            about: About {
-                project: prepared.project,
-                model: Some(prepared.setup.model.clone()),
-                turn: Some(turn.clone()),
-                conversation: Some(conversation.id.clone()),
-            },
+            about: About::turn(&prepared.project, &prepared.setup, Some(&conversation.id)),
             attendance,
             wait: prepared.setup.limits.approval_timeout,
         };
-        let mut course = Course::new(prepared.setup, &mut events);
-        for notice in prepared.notices {
-            let entry = Entry::Notice(notice);
-            journal.append(&entry);
-            let _ = course.take(entry, &mut events);
-        }
-        let running = Arc::new(Running::new(turn, conversation.id.clone(), named));
+        let recording = self.recording(&prepared.project, &prepared.setup, None);
+        let kept = again.len();
+        let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
+        let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
+        let conversation = conversation.id;
+        Ok(Ready { prepared, approving, recording, conversation, said, kept, after, guard })
+    }
+}
+
+impl Memory {
+    /// Keeps what was said and the beginning of its turn, and lets it run. Nothing where another daemon's turn came first.
+    async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Option<Arc<Running>>, Refusal> {
+        let Ready { prepared, approving, recording, conversation, said, kept, after, guard } = ready;
+        let turn = prepared.setup.id.clone();
+        let begun = Entry::Begun(Box::new(prepared.setup.clone()));
+        let said_now = &said[kept..];
+        let begin = Begin {
+            turn: &turn,
+            conversation: &conversation,
+            said: said_now,
+            begun: &begun,
+            after: Some(after),
+        };
+        let kept = match self.store.begin(begin).await {
+            Ok(journal) => Box::new(journal),
+            Err(StoreError::Overtaken { .. }) => return Ok(None),
+            Err(error) => return Err(unkept(&error)),
+        };
+        let mut journal: Box<dyn Journal> = match recording {
+            Some(recording) => Box::new(Recorded { kept, recording }),
+            None => kept,
+        };
+        let turn_timeout = prepared.setup.limits.turn_timeout;
+        let (course, events) = chat::begin(prepared.setup, prepared.notices, Some(&mut journal));
+        let running = Arc::new(Running::new(turn, conversation, said));
         let with = Drive {
             upstreams: prepared.upstreams,
             approving,
             tools: prepared.tools,
             turn_timeout,
             person: None,
-            journal: Some(Box::new(journal)),
+            journal: Some(journal),
             stop: Some(running.stop.clone()),
             remember: Box::new(|_| {}),
         };
-        memory.run(running.clone(), course, events, with, guard);
+        self.run(running.clone(), course, events, with, guard);
         Ok(Some(running))
     }
-}
 
-impl Memory {
     /// Lets a turn run. It is over when its end is kept.
     fn run(
         self: &Arc<Self>,
@@ -245,7 +359,7 @@ impl Memory {
         course: Course,
         events: Vec<ChatEvent>,
         mut with: Drive,
-        guard: tokio::sync::OwnedMutexGuard<()>,
+        guard: OwnedMutexGuard<()>,
     ) {
         self.running
             .lock()
@@ -257,7 +371,9 @@ impl Memory {
             *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
         });
         let memory = self.clone();
+        let over = Over { memory: self.clone(), running: running.clone(), _guard: guard };
         self.tasks.spawn(async move {
+            let _over = over;
             let mut events = std::pin::pin!(drive(course, events, with));
             loop {
                 let event = tokio::select! {
@@ -266,20 +382,19 @@ impl Memory {
                     () = running.lost.cancelled() => break,
                     event = events.next() => event,
                 };
-                let Some(event) = event else { break };
+                let Some(mut event) = event else { break };
                 memory.learn(&running, &event).await;
                 if let Some(state) = running.ends_with(&event) {
                     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    if !memory.end(&running, state, done).await {
+                    match memory.end(&running, state, done).await {
+                        Ok(()) => {}
                         // it goes on elsewhere, and is watched there
-                        break;
+                        Err(StoreError::Overtaken { .. }) => break,
+                        Err(error) => event = ended_unkept(event, &error),
                     }
                 }
                 running.tell(event);
             }
-            memory.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&running.turn);
-            running.over();
-            drop(guard);
         });
     }
 
@@ -305,30 +420,59 @@ impl Memory {
         }))
     }
 
-    /// False when the turn is another daemon's.
-    async fn end(&self, running: &Running, state: TurnState, done: Option<Done>) -> bool {
-        // before the end is kept: a turn that has no end is ended again after a crash
-        if let Some(waiting) = done.as_ref().and_then(|done| done.waiting.as_ref())
-            && let Err(error) = self.store.leave(&running.conversation, waiting).await
-        {
-            error!(turn = running.turn, %error, "calls that wait for an approval could not be kept");
-        }
-        let said = done.map(|done| done.said.to_vec()).unwrap_or_default();
-        let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-        let ended = self.store.end(&running.turn, &running.conversation, state, &said).await;
-        match ended {
-            Ok(()) => running.answered(said),
-            Err(error @ StoreError::Overtaken { .. }) => {
-                tracing::warn!(turn = running.turn, %error, "a turn is let go of");
-                return false;
+    /// # Errors
+    /// When the end is to be kept later, or the turn is another daemon's by now.
+    async fn end(
+        self: &Arc<Self>,
+        running: &Running,
+        state: TurnState,
+        done: Option<Done>,
+    ) -> Result<(), StoreError> {
+        let (said, waiting) = done.map(|done| (done.said.to_vec(), done.waiting)).unwrap_or_default();
+        let said = said.into_iter().map(|message| (message_id(), message)).collect();
+        let (turn, conversation) = (running.turn.clone(), running.conversation.clone());
+        let ending = Ending { turn, conversation, state, said, waiting };
+        if let Err(error) = self.keep(&ending).await {
+            if matches!(error, StoreError::Overtaken { .. }) {
+                warn!(turn = running.turn, %error, "a turn is let go of");
+                return Err(error);
             }
-            Err(error) => {
-                error!(turn = running.turn, %error, "the end of a turn could not be kept; it is gone on with at the next start, or when the database is back");
-            }
+            error!(turn = running.turn, %error, "the end of a turn cannot be kept now");
+            self.owe(ending).await;
+            return Err(error);
         }
+        running.answered(ending.said);
         info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
-        true
+        Ok(())
     }
+}
+
+/// With it the task of a turn ends, however it does: nobody waits for more.
+struct Over {
+    memory: Arc<Memory>,
+    running: Arc<Running>,
+    _guard: OwnedMutexGuard<()>,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let mut all = self.memory.running.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.running.turn);
+        drop(all);
+        self.running.over();
+    }
+}
+
+/// The last event of a turn whose end is not kept: nobody is told that all is well with it.
+fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
+    match event {
+        ChatEvent::Finished { .. } => ChatEvent::Failed(crate::driver::unkept(error)),
+        event => event,
+    }
+}
+
+fn busy(conversation: &str, why: impl Display) -> Refusal {
+    Refusal::Busy(format!("conversation `{conversation}` {why}; try again later"))
 }
 
 pub(crate) fn message_id() -> String {
@@ -336,5 +480,15 @@ pub(crate) fn message_id() -> String {
 }
 
 pub(crate) fn unkept(error: &StoreError) -> Refusal {
-    Refusal::NoMemory { reason: error.to_string() }
+    let reason = match error.hint() {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
+    };
+    match error {
+        StoreError::Full { .. } => Refusal::NoRoom { reason },
+        _ => Refusal::NoMemory { reason },
+    }
 }
+
+#[cfg(test)]
+mod tests;

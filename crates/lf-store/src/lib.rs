@@ -20,6 +20,8 @@ mod store;
 
 pub use error::StoreError;
 pub use postgres::LEASE;
+#[doc(hidden)]
+pub use sqlite::Durability;
 pub use store::{
     Begin, Conversation, Kept, Kind, LeftWaiting, Page, Store, TurnJournal, TurnRecord, TurnState,
 };

@@ -7,7 +7,7 @@ mod messages;
 mod parts;
 mod turns;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ use lf_core::{Secret, ToolRef};
 use crate::batch::{Batch, Committed, Param, Row};
 use crate::error::StoreError;
 use crate::postgres::Postgres;
-use crate::sqlite::Sqlite;
+use crate::sqlite::{Durability, Sqlite};
 
 pub use approvals::LeftWaiting;
 pub use conversations::{Conversation, Kind, Page};
@@ -35,17 +35,44 @@ pub(crate) enum Database {
 }
 
 impl Store {
-    /// Opens the database of this directory, which is made if it is not there.
+    /// The database of this directory, which is opened with its first use and made if it is not there. Whatever is wrong
+    /// with it is the error of what is asked meanwhile; it is tried again with the next request, at most once a second.
+    ///
+    /// # Errors
+    /// When the system has no threads left.
+    pub fn at(dir: &Path) -> Result<Self, StoreError> {
+        Self::at_with(dir, Durability::Full)
+    }
+
+    /// The database of this directory, opened.
+    ///
+    /// # Errors
+    /// As of [`Store::ready`].
+    pub async fn open(dir: PathBuf) -> Result<Self, StoreError> {
+        Self::open_with(dir, Durability::Full).await
+    }
+
+    /// Only tests choose.
+    #[doc(hidden)]
+    pub async fn open_with(dir: PathBuf, durability: Durability) -> Result<Self, StoreError> {
+        let store = Self::at_with(&dir, durability)?;
+        store.ready().await?;
+        Ok(store)
+    }
+
+    fn at_with(dir: &Path, durability: Durability) -> Result<Self, StoreError> {
+        Ok(Self(Arc::new(Database::Sqlite(Sqlite::at(dir, durability)?))))
+    }
+
+    /// Opens the database if it is not open; a new one is given its tables.
     ///
     /// # Errors
     /// [`StoreError::InUse`] while another process has it; [`StoreError::Corrupt`] and [`StoreError::TooNew`] leave it as
     /// it is.
-    pub async fn open(dir: PathBuf) -> Result<Self, StoreError> {
-        let place = dir.display().to_string();
-        let opened = tokio::task::spawn_blocking(move || Sqlite::open(&dir)).await;
-        match opened {
-            Ok(sqlite) => Ok(Self(Arc::new(Database::Sqlite(sqlite?)))),
-            Err(error) => Err(StoreError::Unavailable { place, reason: error.to_string() }),
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        match &*self.0 {
+            Database::Sqlite(sqlite) => sqlite.ready().await,
+            Database::Postgres(postgres) => postgres.query("SELECT 1", Vec::new()).await.map(drop),
         }
     }
 
@@ -57,14 +84,6 @@ impl Store {
     /// [`StoreError::Unavailable`] when that is no such URL.
     pub fn shared(url: &Secret, roots: &[Vec<u8>]) -> Result<Self, StoreError> {
         Ok(Self(Arc::new(Database::Postgres(Box::new(Postgres::new(url, roots)?)))))
-    }
-
-    /// Whether the database can be used now; a new one is given its tables.
-    ///
-    /// # Errors
-    /// [`StoreError`]
-    pub async fn check(&self) -> Result<(), StoreError> {
-        self.query("SELECT 1", Vec::new()).await.map(drop)
     }
 
     /// The file, or the database's address without what is secret in it.

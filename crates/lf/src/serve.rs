@@ -1,12 +1,18 @@
 //! `lf serve`.
 
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
 use lf_core::Project;
 use lf_core::project::Storage;
 use lf_mcp::Consent;
-use lf_server::{BindError, Serve, bind, serve};
+use lf_server::{BindError, Recording, Serve, bind, serve};
 use lf_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
+use crate::Kept;
 use crate::args;
 use crate::exit::{Exit, Trouble};
 use crate::project;
@@ -25,8 +31,9 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
         anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
     }
     let project = project.map(|loaded| loaded.project);
+    let recordings = options.record.as_deref().map(recordings).transpose()?;
     let store = store(common, storage(options, project.as_ref())?).await?;
-    let app = crate::app_with(common, project, Consent::Absent, store)?;
+    let app = crate::app_with(common, project, Consent::Absent, Kept { store, recordings })?;
     anstream::eprintln!("listening on http://{address}");
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let serving = serve(
@@ -50,6 +57,20 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     Ok(Exit::Success)
 }
 
+/// The directory of the recordings, for its owner alone where it is made here. That something can be written there is seen
+/// now and not with the first turn.
+fn recordings(path: &Path) -> Result<PathBuf, Trouble> {
+    let unusable = |error: io::Error| {
+        Trouble::failure(format!("turns cannot be recorded in {}: {error}", path.display()))
+            .hint("`--record DIR` (LF_RECORD) names a directory that can be written to")
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+    let path = path.canonicalize().map_err(unusable)?;
+    // dropped without an entry, it leaves nothing
+    Recording::create(&path.join(format!(".{}", std::process::id()))).map_err(unusable)?;
+    Ok(path)
+}
+
 /// Where conversations are kept, as the command line, the environment or the file says.
 fn storage(options: &args::Serve, project: Option<&Project>) -> Result<Result<Storage, String>, Trouble> {
     if let Some(given) = &options.storage {
@@ -64,8 +85,8 @@ fn storage(options: &args::Serve, project: Option<&Project>) -> Result<Result<St
     Ok(storage.map_err(|disabled| disabled.reason))
 }
 
-/// The memory of the daemon. A second daemon would change it behind the first one's back; anything else that is wrong
-/// with it leaves the daemon without conversations, and says so.
+/// The memory of the daemon. A second daemon would change a file behind the first one's back; anything else that is wrong
+/// with it leaves the daemon without conversations for so long, and is said.
 async fn store(
     common: &args::Common,
     storage: Result<Storage, String>,
@@ -73,27 +94,28 @@ async fn store(
     let opened = match storage {
         Err(reason) => Err(reason),
         Ok(Storage::Postgres(url)) => {
-            let store = Store::shared(&url, &crate::roots::roots(&crate::environment()))
-                .map_err(|error| error.to_string());
-            if let Ok(store) = &store
-                && let Err(error) = store.check().await
-            {
-                anstream::eprintln!("warning: conversations are not kept until this is over: {error}");
-            }
-            store
+            let roots = crate::roots::roots(&crate::environment());
+            Store::shared(&url, &roots).map_err(|error| error.to_string())
         }
-        Ok(Storage::Sqlite) => match Store::open(project::data_dir(common)).await {
-            Ok(store) => Ok(store),
-            Err(error @ StoreError::InUse { .. }) => {
-                return Err(Trouble::failure(error.to_string()).hint(
-                    "one daemon serves all projects; `--data-dir DIR` (LF_DATA_DIR) gives a second one its own memory",
-                ));
-            }
-            Err(error) => Err(error.to_string()),
-        },
+        Ok(Storage::Sqlite) => {
+            let store = Store::at(&project::data_dir(common));
+            Ok(store.map_err(|error| Trouble::failure(error.to_string()))?)
+        }
     };
-    if let Err(reason) = &opened {
-        anstream::eprintln!("warning: conversations are not kept: {reason}");
+    let (reason, hint) = match &opened {
+        Err(reason) => (reason.clone(), ""),
+        Ok(store) => {
+            let Err(error) = store.ready().await else { return Ok(opened) };
+            let hint = error.hint().unwrap_or_default();
+            if matches!(error, StoreError::InUse { .. }) {
+                return Err(Trouble::failure(error.to_string()).hint(hint));
+            }
+            (error.to_string(), hint)
+        }
+    };
+    anstream::eprintln!("warning: conversations are not kept: {reason}");
+    if !hint.is_empty() {
+        anstream::eprintln!("hint: {hint}");
     }
     Ok(opened)
 }

@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use lf_core::{ChatEvent, Message};
 use lf_store::{StoreError, TurnState};
 
-use super::recovery::Read;
+use super::recovery::{Read, cut_off};
 use super::running::STOP_WAIT;
 use super::{Memory, Running};
 
@@ -31,14 +31,12 @@ impl Memory {
         stream! {
             let turn = running.turn.clone();
             let mut seen = seen;
-            let mut over = false;
-            let mut events = std::pin::pin!(running.watch(seen));
+            let mut events = std::pin::pin!(running.clone().watch(seen));
             while let Some((number, event)) = events.next().await {
                 seen = seen.max(number);
-                over |= matches!(*event, ChatEvent::Finished { .. } | ChatEvent::Failed(_));
                 yield (number, event);
             }
-            if over || !memory.store.is_shared() {
+            if running.has_ended() || !memory.store.is_shared() {
                 return;
             }
             let mut elsewhere = std::pin::pin!(memory.follow(turn, seen));
@@ -64,7 +62,8 @@ impl Memory {
                     Ok(is_running) => {
                         heard = Instant::now();
                         let events = read.as_ref().map_or(&[][..], |read: &Read| &read.events);
-                        let new: Vec<ChatEvent> = events.iter().skip(seen).cloned().collect();
+                        let cut = (!is_running).then(|| cut_off(events)).flatten();
+                        let new: Vec<ChatEvent> = events.iter().cloned().chain(cut).skip(seen).collect();
                         for event in new {
                             seen += 1;
                             yield (seen, Arc::new(event));

@@ -74,9 +74,15 @@ impl Running {
         let _ = self.answered.set(messages);
     }
 
-    /// What the turn added to its conversation; nothing before its end, or when it failed.
+    /// What the turn added to its conversation; nothing before its end.
     pub(crate) fn added(&self) -> &[(String, Message)] {
         self.answered.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the last event has been told. A turn that was left for the next start has none.
+    pub(crate) fn has_ended(&self) -> bool {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.last().is_some_and(|last| self.ends_with(last).is_some())
     }
 
     /// Ends the turn where it is, and waits until that is kept. Models and tools are let go of at once; a disk that is slow

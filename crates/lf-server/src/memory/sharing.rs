@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use lf_store::{Kept, LEASE, StoreError};
+use lf_store::{LEASE, StoreError};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
@@ -19,8 +19,6 @@ const TICK: Duration = Duration::from_millis(150);
 /// A daemon lets go of its turns so long before others may take them.
 const MARGIN: Duration = Duration::from_secs(1);
 const RETIRE_WAIT: Duration = Duration::from_secs(2);
-/// Between two looks whether a turn of another daemon is over.
-const PAUSES: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(400)];
 
 /// How a daemon lives.
 struct Pulse {
@@ -89,11 +87,13 @@ impl App {
         let unattended = memory.store.unattended().await.map_err(said)?;
         let known: HashSet<&str> = unattended.iter().map(|turn| turn.id.as_str()).collect();
         memory.let_go(|turn| here.contains(turn) && !known.contains(turn));
-        for turn in unattended.iter().filter(|turn| !here.contains(&turn.id)) {
-            if memory.tasks.is_closed() {
-                break;
+        if !memory.closing.is_cancelled() {
+            for turn in unattended.into_iter().filter(|turn| !here.contains(&turn.id)) {
+                // else it begins or ends here just now, or is tried already
+                if let Ok(guard) = memory.line(&turn.conversation).try_lock_owned() {
+                    self.take_up(memory, turn, guard);
+                }
             }
-            self.take_up(memory, turn).await;
         }
         Ok(())
     }
@@ -122,24 +122,6 @@ impl Memory {
             if let Some(running) = self.running(&turn) {
                 running.stop.cancel();
             }
-        }
-    }
-
-    /// Waits until it is this caller's turn to speak, among those of all daemons, and reads what was said so far.
-    pub(super) async fn next_to_speak(
-        &self,
-        conversation: &str,
-    ) -> Result<(tokio::sync::OwnedMutexGuard<()>, Vec<Kept>), StoreError> {
-        let [mut pause, longest] = PAUSES;
-        loop {
-            let guard = self.turn_to_speak(conversation).await;
-            if !self.store.is_shared() || self.store.running_in(conversation).await?.is_empty() {
-                return Ok((guard, self.store.messages(conversation, 0).await?));
-            }
-            // not held while waiting: the turn may be one that this daemon has to take over
-            drop(guard);
-            sleep(pause).await;
-            pause = (pause * 2).min(longest);
         }
     }
 }

@@ -96,9 +96,12 @@ impl Asked {
     pub(super) async fn begin(&self, body: &Bytes) -> Result<Begun, ErrorReply> {
         let Self { shared, keeper, caller, headers, .. } = self;
         let item = |id: &str| keeper.item(id);
-        let (request, view) =
+        let (mut request, mut view) =
             View::decode(caller.face, headers, body, &item).map_err(|error| caller.unreadable(&error))?;
         let (conversation, said) = keeper.conversation(&view).map_err(|error| caller.unreadable(&error))?;
+        if let View::Responses(view) = &mut view {
+            view.recall_tools(&mut request, &conversation.before);
+        }
         let (events, turn, model) = self.events(request, conversation).await?;
         let told = match headers.get("x-lf-events").is_some_and(|value| value == "none") {
             true => LfEvents::Hidden,

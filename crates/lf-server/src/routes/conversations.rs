@@ -253,17 +253,22 @@ pub(super) async fn chat(
         Err(refusal) => return caller.refusal(&refusal),
     };
     if said.stream {
-        return turns::watched(&shared, memory.watch(running, 0));
+        return turns::watched(&shared, running.turn.clone(), memory.watch(running, 0));
     }
-    let mut failed = None;
+    let (mut failed, mut ended) = (None, false);
     let mut events = Box::pin(memory.watch(running.clone(), 0));
     while let Some((_, event)) = events.next().await {
+        ended |= event.is_last();
         if let ChatEvent::Failed(error) = &*event {
             failed = Some(error.clone());
         }
     }
     if let Some(error) = failed {
         return caller.refusal(&Refusal::Model(error));
+    }
+    if !ended {
+        let what = turns::left(shared.cut.is_cancelled());
+        return caller.refuse(StatusCode::SERVICE_UNAVAILABLE, &what);
     }
     let at = now();
     let user = running.said.first().map(|(id, said)| message(id, at, said));

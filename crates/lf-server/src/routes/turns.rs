@@ -1,6 +1,7 @@
 //! Turns of kept conversations, to watch and to stop: whoever lost the stream comes back to it, from any event.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::conversations::at;
+use crate::app::App;
 use crate::memory::{events_of, unkept};
 use crate::reply::Caller;
 use crate::view;
@@ -62,14 +64,14 @@ pub(super) async fn events(
         Err(refusal) => return caller.refusal(&refusal),
     };
     if let Some(running) = memory.running(&id) {
-        return watched(&shared, memory.watch(running, seen));
+        return watched(&shared, id, memory.watch(running, seen));
     }
     let turn = match find(&shared, &caller, &id).await {
         Ok(turn) => turn,
         Err(refused) => return refused,
     };
     if turn.state == TurnState::Running && memory.store.is_shared() {
-        return watched(&shared, memory.follow(id, seen));
+        return watched(&shared, id.clone(), memory.follow(id, seen));
     }
     match events_of(&memory, &turn).await {
         Ok(events) => told(events, seen),
@@ -80,15 +82,40 @@ pub(super) async fn events(
     }
 }
 
-/// The events of a running turn as a response.
+/// The events of a running turn as a response. One that is left for the next start says so at last, without a number: who
+/// comes back then is told what follows.
 pub(super) fn watched(
     shared: &Shared,
+    turn: String,
     events: impl Stream<Item = (usize, Arc<ChatEvent>)> + Send + 'static,
 ) -> Response {
-    let cut = shared.cut.clone();
-    let events = events.take_until(cut.cancelled_owned());
-    let events = events.map(|(number, event)| Ok::<_, Infallible>(sse(number, &event)));
+    let (app, cut) = (shared.app.clone(), shared.cut.clone());
+    let events = stream! {
+        let mut events = pin!(events.take_until(cut.cancelled()));
+        let mut ended = false;
+        while let Some((number, event)) = events.next().await {
+            ended |= event.is_last();
+            yield Ok::<_, Infallible>(sse(number, &event));
+        }
+        // who has seen all of them is told nothing more
+        if !ended && (cut.is_cancelled() || is_left(&app, &turn).await) {
+            yield Ok(sse(0, &ChatEvent::Notice(left(cut.is_cancelled()))));
+        }
+    };
     respond(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response())
+}
+
+/// Whether a turn that does not run here is not over; what cannot be asked is not.
+async fn is_left(app: &App, turn: &str) -> bool {
+    let Ok(memory) = app.memory() else { return true };
+    let found = memory.store.turn(turn).await;
+    found.map_or(true, |turn| turn.is_some_and(|turn| turn.state == TurnState::Running))
+}
+
+/// Why the events of a turn end before its last one.
+pub(super) fn left(going_down: bool) -> String {
+    let why = if going_down { "this daemon is shutting down" } else { "something went wrong in this daemon" };
+    format!("{why}; the turn goes on when it is back")
 }
 
 fn told(events: Vec<ChatEvent>, seen: usize) -> Response {

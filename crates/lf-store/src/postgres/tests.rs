@@ -29,7 +29,7 @@ async fn begun(store: &Store, turn: &str, after: Option<i64>) -> Result<crate::T
 async fn daemons_that_start_at_the_same_time_make_the_tables_once() {
     let database = Server::shared().database();
     let stores: Vec<Store> = (0..6).map(|_| store(&database)).collect();
-    let checks = futures_util::future::join_all(stores.iter().map(Store::check)).await;
+    let checks = futures_util::future::join_all(stores.iter().map(Store::ready)).await;
     assert!(checks.iter().all(Result::is_ok), "{checks:?}");
     let tables = database.ask("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'");
     assert_eq!(tables, "10");
@@ -38,9 +38,9 @@ async fn daemons_that_start_at_the_same_time_make_the_tables_once() {
 #[tokio::test]
 async fn tables_of_a_later_program_are_left_alone() {
     let database = Server::shared().database();
-    store(&database).check().await.unwrap();
+    store(&database).ready().await.unwrap();
     database.ask("UPDATE lf_schema SET version = 1000");
-    let error = store(&database).check().await.unwrap_err();
+    let error = store(&database).ready().await.unwrap_err();
     let known = i64::try_from(crate::schema::POSTGRES_STEPS.len()).unwrap();
     let expected = StoreError::TooNew { place: database.place(), found: 1000, known };
     assert_eq!(error, expected);
@@ -49,7 +49,7 @@ async fn tables_of_a_later_program_are_left_alone() {
 #[tokio::test]
 async fn both_databases_have_the_same_tables_and_columns() {
     let database = Server::shared().database();
-    store(&database).check().await.unwrap();
+    store(&database).ready().await.unwrap();
     let own = ["message.words", "turn.owner", "turn.stop", "daemon.id", "daemon.until", "lf_schema.version"];
     let columns = database.ask(
         "SELECT table_name || '.' || column_name FROM information_schema.columns
@@ -144,11 +144,11 @@ async fn a_database_that_is_gone_is_told_and_used_again_when_it_is_back() {
     journal.append(&Entry::Answered);
     let refused = journal.flush().await.unwrap_err();
     assert_eq!(refused.place, database.place());
-    let StoreError::Unavailable { place, reason } = store.check().await.unwrap_err() else { panic!() };
+    let StoreError::Unavailable { place, reason } = store.ready().await.unwrap_err() else { panic!() };
     assert_eq!(place, database.place());
     assert!(reason.contains("refused"), "{reason}");
     server.start_again();
-    store.check().await.unwrap();
+    store.ready().await.unwrap();
     store.end("t", "c", TurnState::Finished, &[]).await.unwrap();
     assert_eq!(store.turn("t").await.unwrap().unwrap().state, TurnState::Finished);
 }
@@ -167,7 +167,7 @@ async fn the_password_is_in_no_error() {
         (format!("host=localhost password={PASSWORD}"), "of the form"),
     ] {
         let error = match Store::shared(&wrong.as_str().into(), &[]) {
-            Ok(store) => store.check().await.unwrap_err(),
+            Ok(store) => store.ready().await.unwrap_err(),
             Err(error) => error,
         };
         let StoreError::Unavailable { place, reason } = &error else { panic!("{error}") };
@@ -203,13 +203,13 @@ async fn a_database_is_spoken_to_over_tls_when_its_certificate_is_right() {
 
     let named = format!("{}?sslmode=require", database.url().replace("127.0.0.1", "localhost"));
     let store = Store::shared(&named.as_str().into(), std::slice::from_ref(&root)).unwrap();
-    store.check().await.unwrap();
+    store.ready().await.unwrap();
     let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
                      WHERE ssl AND application_name = 'lf'";
     assert_eq!(database.ask(encrypted), "1");
     let other_name = format!("{}?sslmode=require", database.url());
     for (url, roots) in [(&named, &[][..]), (&other_name, &[root][..])] {
-        let error = Store::shared(&url.as_str().into(), roots).unwrap().check().await.unwrap_err();
+        let error = Store::shared(&url.as_str().into(), roots).unwrap().ready().await.unwrap_err();
         assert!(error.to_string().contains("certificate"), "{error}");
     }
 }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::driver::tests::Runs;
 use crate::memory::message_id;
+use crate::memory::tests::unattended;
 
 const ROUNDS: usize = 6;
 
@@ -143,12 +144,7 @@ fn with(journal: impl Journal + 'static, walks: &Walks) -> Drive {
         tools: Arc::new(walking(walks.clone())),
         turn_timeout: std::time::Duration::from_secs(60),
         person: None,
-        approving: Approving {
-            approvals: Arc::new(crate::approvals::CallApprovals::new()),
-            about: About { project: "a/b".to_owned(), model: None, turn: None, conversation: None },
-            attendance: Attendance::Nobody,
-            wait: std::time::Duration::from_secs(300),
-        },
+        approving: unattended(),
         journal: Some(Box::new(journal)),
         stop: None,
         remember: Box::new(|_| {}),
@@ -222,7 +218,7 @@ async fn survives(home: &Home, entries: usize, cut: Cut, repeatable: bool) -> bo
     let mut events = Vec::new();
     let course = Course::new(setup, &mut events);
     let running = Arc::new(Running::new(turn.clone(), id.clone(), said));
-    let guard = memory.turn_to_speak(&id).await;
+    let guard = memory.line(&id).lock_owned().await;
     memory.run(running.clone(), course, events, with(journal, &walks), guard);
     let told = watched(running).await;
     let died = memory.leave.is_cancelled();
@@ -241,7 +237,7 @@ async fn survives(home: &Home, entries: usize, cut: Cut, repeatable: bool) -> bo
         let mut journal = memory.store.journal(&record, entries);
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
         let running = Arc::new(Running::new(turn.clone(), id.clone(), Vec::new()));
-        let guard = memory.turn_to_speak(&id).await;
+        let guard = memory.line(&id).lock_owned().await;
         memory.run(running.clone(), course, events, with(journal, &walks), guard);
         all = watched(running).await;
     }
