@@ -72,6 +72,7 @@ impl Bench {
             timeouts: crate::Timeouts::default(),
             roots: Vec::new(),
             store: Ok(Store::open(directory.path().to_owned()).await.unwrap()),
+            recordings: None,
         });
         Self { app: Arc::new(app.unwrap()), broken, _upstream: upstream, _directory: directory }
     }
