@@ -74,15 +74,24 @@ pub(crate) struct Statement {
 
 /// Statements of which all are done or none.
 #[derive(Debug, Default)]
-pub(crate) struct Batch(Vec<Statement>);
+pub(crate) struct Batch {
+    statements: Vec<Statement>,
+    /// What it deletes must not be found in the files any more.
+    erases: bool,
+}
 
 impl Batch {
+    /// Of statements that delete what somebody said.
+    pub(crate) fn erasing() -> Self {
+        Self { erases: true, ..Self::default() }
+    }
+
     pub(crate) fn add(&mut self, sql: &'static str, params: Vec<Param>) {
-        self.0.push(Statement { sql, params });
+        self.statements.push(Statement { sql, params });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.statements.is_empty()
     }
 }
 
@@ -187,6 +196,8 @@ fn connect(path: &Path, write: bool) -> Result<Connection, StoreError> {
             connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
             // NORMAL loses what was acknowledged when the power goes
             connection.pragma_update(None, "synchronous", "full")?;
+            // what is deleted is overwritten, and not only forgotten
+            connection.pragma_update(None, "secure_delete", true)?;
         }
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)
@@ -215,6 +226,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
 }
 
 fn write(connection: &mut Connection, mut queue: mpsc::Receiver<Write>, path: &Path) {
+    let mut erased = false;
     while let Some(first) = queue.blocking_recv() {
         let mut group = vec![first];
         while group.len() < GROUP {
@@ -222,6 +234,10 @@ fn write(connection: &mut Connection, mut queue: mpsc::Receiver<Write>, path: &P
             group.push(next);
         }
         let outcomes = commit(connection, &group);
+        erased |= group.iter().any(|(batch, _)| batch.erases);
+        if erased {
+            erased = !empty_log(connection);
+        }
         for (at, (_, sender)) in group.into_iter().enumerate() {
             let outcome = match &outcomes {
                 Ok(done) => done[at].clone().map_err(|error| said_in(&error, path)),
@@ -233,6 +249,13 @@ fn write(connection: &mut Connection, mut queue: mpsc::Receiver<Write>, path: &P
     }
 }
 
+/// Takes what was deleted out of the write-ahead log, too. False while somebody reads in it for longer than [`BUSY`]: then
+/// it is done after a later commit, or when the database is closed.
+fn empty_log(connection: &Connection) -> bool {
+    let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    busy.is_ok_and(|busy| busy == 0)
+}
+
 /// Of one batch: the rows that each statement changed, or what SQLite says.
 type Outcome = Result<Vec<usize>, (Option<ErrorCode>, String)>;
 
@@ -240,9 +263,10 @@ type Outcome = Result<Vec<usize>, (Option<ErrorCode>, String)>;
 fn commit(connection: &mut Connection, group: &[Write]) -> rusqlite::Result<Vec<Outcome>> {
     let mut transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let mut outcomes = Vec::with_capacity(group.len());
-    for (Batch(statements), _) in group {
+    for (batch, _) in group {
         let savepoint = transaction.savepoint()?;
-        let changed: rusqlite::Result<Vec<usize>> = statements
+        let changed: rusqlite::Result<Vec<usize>> = batch
+            .statements
             .iter()
             .map(|statement| {
                 savepoint.prepare_cached(statement.sql)?.execute(params_from_iter(&statement.params))

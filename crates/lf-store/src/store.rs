@@ -3,6 +3,8 @@
 mod conversations;
 mod messages;
 mod parts;
+mod responses;
+mod resumes;
 mod turns;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use crate::sqlite::{Batch, Param, Row, Sqlite};
 
 pub use conversations::{Conversation, Kind, Page};
 pub use messages::Kept;
+pub use responses::Response;
 pub use turns::{Begin, TurnJournal, TurnRecord, TurnState};
 
 /// The memory of one data directory. Cheap to clone.

@@ -66,7 +66,7 @@ impl Store {
     pub async fn begin(&self, begin: Begin<'_>) -> Result<TurnJournal, StoreError> {
         let at = now();
         let mut batch = Batch::default();
-        messages::add(&mut batch, begin.conversation, begin.turn, at, begin.said);
+        messages::add(&mut batch, (begin.conversation, Some(begin.turn)), at, begin.said);
         batch.add(
             "INSERT INTO turn (id, conversation, state, created, updated) VALUES (?1, ?2, 'running', ?3, ?4)",
             vec![begin.turn.into(), begin.conversation.into(), at.into(), at.into()],
@@ -97,7 +97,7 @@ impl Store {
             "UPDATE turn SET state = ?2, updated = ?3 WHERE id = ?1",
             vec![turn.into(), state.name().into(), at.into()],
         );
-        messages::add(&mut batch, conversation, turn, at, said);
+        messages::add(&mut batch, (conversation, Some(turn)), at, said);
         self.commit(batch).await.map(drop)
     }
 
