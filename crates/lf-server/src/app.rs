@@ -20,9 +20,8 @@ use tokio::sync::Semaphore;
 pub use crate::app::approvals::Command;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
 use crate::app::projects::Projects;
-use crate::driver::Resumes;
-use crate::memory::Memory;
-use crate::responses::Responses;
+use crate::memory::{Memory, Resumes};
+use crate::responses::Making;
 
 /// A model that may ask this daemon may ask itself: each level is a turn that waits for the next.
 const NESTED: usize = 16;
@@ -33,7 +32,7 @@ pub struct App {
     pub(crate) client: lf_models::Client,
     pub(crate) resumes: Resumes,
     pub(crate) circuits: Arc<Circuits>,
-    pub(crate) responses: Responses,
+    pub(crate) making: Making,
     /// Or why there is none.
     pub(crate) memory: Result<Arc<Memory>, String>,
     /// Turns that models of this daemon ask it for at the same time.
@@ -102,9 +101,9 @@ impl App {
         Ok(Self {
             pool: parts.pool,
             client: lf_models::Client::trusting(parts.timeouts, &parts.roots)?,
-            resumes: Resumes::new(),
+            resumes: Resumes::new(parts.store.as_ref().ok().cloned()),
             circuits: Arc::default(),
-            responses: Responses::new(),
+            making: Making::default(),
             memory: parts.store.map(|store| Arc::new(Memory::new(store))),
             nested: Semaphore::new(NESTED),
             projects,

@@ -3,10 +3,12 @@
 
 mod context;
 mod recovery;
+mod resumes;
 mod running;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
@@ -18,11 +20,13 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, info};
 
 use crate::app::{App, Refusal};
-use crate::chat;
+use crate::chat::{self, Prepared};
 use crate::driver::{Drive, drive};
 
+pub(crate) use context::pending;
 use context::unsaid;
 pub(crate) use recovery::events as events_of;
+pub(crate) use resumes::Resumes;
 pub(crate) use running::Running;
 
 /// Everything that goes on in kept conversations.
@@ -43,6 +47,8 @@ pub(crate) struct Saying {
     pub request: ChatRequest,
     /// All tools of the model, or those that were chosen for the conversation.
     pub chosen_tools: bool,
+    /// The most calls that are run for this request.
+    pub calls_left: Option<u64>,
 }
 
 impl Memory {
@@ -67,6 +73,11 @@ impl Memory {
         running.values().filter(|turn| turn.conversation == conversation).cloned().collect()
     }
 
+    /// Does something that nobody waits for, but a drain.
+    pub(crate) fn later(&self, what: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(what);
+    }
+
     /// Waits for the turns that run; with `now`, leaves them for the next start.
     pub(crate) async fn drain(&self, now: &CancellationToken) {
         self.tasks.close();
@@ -78,20 +89,24 @@ impl Memory {
     }
 
     /// Waits until it is this caller's turn to speak.
-    async fn turn_to_speak(&self, conversation: &str) -> tokio::sync::OwnedMutexGuard<()> {
-        let lock = {
-            let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-            order.retain(|_, lock| lock.strong_count() > 0);
-            match order.get(conversation).and_then(Weak::upgrade) {
-                Some(lock) => lock,
-                None => {
-                    let lock = Arc::new(tokio::sync::Mutex::new(()));
-                    order.insert(conversation.to_owned(), Arc::downgrade(&lock));
-                    lock
-                }
-            }
-        };
-        lock.lock_owned().await
+    pub(crate) async fn turn_to_speak(&self, conversation: &str) -> tokio::sync::OwnedMutexGuard<()> {
+        self.order_of(conversation).lock_owned().await
+    }
+
+    /// The same without waiting; `None` while a turn runs.
+    pub(crate) fn quiet(&self, conversation: &str) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+        self.order_of(conversation).try_lock_owned().ok()
+    }
+
+    fn order_of(&self, conversation: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        order.retain(|_, lock| lock.strong_count() > 0);
+        if let Some(lock) = order.get(conversation).and_then(Weak::upgrade) {
+            return lock;
+        }
+        let lock = Arc::new(tokio::sync::Mutex::new(()));
+        order.insert(conversation.to_owned(), Arc::downgrade(&lock));
+        lock
     }
 }
 
@@ -117,7 +132,7 @@ impl App {
     ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
         let guard = memory.turn_to_speak(&conversation.id).await;
-        let Saying { mut request, chosen_tools } = saying;
+        let Saying { mut request, chosen_tools, calls_left } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let kept = memory.store.messages(&conversation.id, 0).await.map_err(|error| unkept(&error))?;
         // they are of this request, and nothing that was said
@@ -131,13 +146,29 @@ impl App {
             true => Some(memory.store.tools(&conversation.id).await.map_err(|error| unkept(&error))?),
             false => None,
         };
-        let with = chat::Conversation { before: shown.into(), tools, ..chat::Conversation::default() };
+        let with =
+            chat::Conversation { before: shown.into(), tools, calls_left, ..chat::Conversation::default() };
         let prepared = self.prepare(scope, request, with).await?;
+        memory.set_going(prepared, &conversation.id, named(said), guard).await
+    }
+}
+
+impl Memory {
+    /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end.
+    ///
+    /// # Errors
+    /// [`Refusal::NoMemory`]; then nothing was kept.
+    pub(crate) async fn set_going(
+        self: &Arc<Self>,
+        prepared: Prepared,
+        conversation: &str,
+        said: Vec<(String, Message)>,
+        guard: tokio::sync::OwnedMutexGuard<()>,
+    ) -> Result<Arc<Running>, Refusal> {
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
-        let named: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-        let begin = Begin { turn: &turn, conversation: &conversation.id, said: &named, begun: &begun };
-        let mut journal = memory.store.begin(begin).await.map_err(|error| unkept(&error))?;
+        let begin = Begin { turn: &turn, conversation, said: &said, begun: &begun };
+        let mut journal = self.store.begin(begin).await.map_err(|error| unkept(&error))?;
         let mut events = Vec::new();
         let turn_timeout = prepared.setup.limits.turn_timeout;
         let mut course = Course::new(prepared.setup, &mut events);
@@ -146,7 +177,7 @@ impl App {
             journal.append(&entry);
             let _ = course.take(entry, &mut events);
         }
-        let running = Arc::new(Running::new(turn, conversation.id.clone(), named));
+        let running = Arc::new(Running::new(turn, conversation.to_owned()));
         let with = Drive {
             upstreams: prepared.upstreams,
             tools: prepared.tools,
@@ -156,12 +187,10 @@ impl App {
             stop: Some(running.stop.clone()),
             remember: Box::new(|_| {}),
         };
-        memory.run(running.clone(), course, events, with, guard);
+        self.run(running.clone(), course, events, with, guard);
         Ok(running)
     }
-}
 
-impl Memory {
     /// Lets a turn run. It is over when its end is kept.
     fn run(
         self: &Arc<Self>,
@@ -203,20 +232,27 @@ impl Memory {
     }
 
     async fn end(&self, running: &Running, state: TurnState, done: Option<Done>) {
-        let said = done.map(|done| done.said.to_vec()).unwrap_or_default();
-        let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
+        let said = named(done.map(|done| done.said.to_vec()).unwrap_or_default());
         let ended = self.store.end(&running.turn, &running.conversation, state, &said).await;
-        match ended {
-            Ok(()) => running.answered(said),
-            Err(error) => {
-                error!(turn = running.turn, %error, "the end of a turn could not be kept; it is gone on with at the next start");
-            }
+        if let Err(error) = ended {
+            error!(turn = running.turn, %error, "the end of a turn could not be kept; it is gone on with at the next start");
         }
         info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
     }
 }
 
-pub(crate) fn message_id() -> String {
+/// Messages with ids of their own.
+pub(crate) fn named(messages: Vec<Message>) -> Vec<(String, Message)> {
+    messages.into_iter().map(|message| (message_id(), message)).collect()
+}
+
+/// So long ago, in milliseconds since 1970.
+pub(crate) fn ago(time: Duration) -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.saturating_sub(time).as_millis().try_into().unwrap_or(i64::MAX)
+}
+
+fn message_id() -> String {
     format!("msg-{}", uuid::Uuid::now_v7().simple())
 }
 

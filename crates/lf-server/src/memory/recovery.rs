@@ -62,9 +62,11 @@ impl App {
         let Read { mut course, mut events, entries, model, setup, answering } = read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
         let guard = memory.turn_to_speak(&turn.conversation).await;
-        let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone(), Vec::new()));
+        let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone()));
         let project = self.project_of(&conversation.scope).await.map_err(|refusal| refusal.to_string())?;
-        let found = self.find_model(Some(&project), Some(&model)).await;
+        // a client may have named the project with the model
+        let own = model.strip_prefix(&format!("{}/", conversation.scope)).unwrap_or(&model);
+        let found = self.find_model(Some(&project), Some(own)).await;
         let (project, model) = found.map_err(|refusal| refusal.to_string())?;
         let upstreams = self.upstream(&model).map_err(|error| error.to_string())?;
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
@@ -161,9 +163,10 @@ fn take_up(
     }
 }
 
-/// The events of a turn that is over, from its journal.
-pub(crate) async fn events(memory: &Memory, turn: &TurnRecord) -> Result<Vec<ChatEvent>, String> {
-    read(memory, turn).await.map(|read| read.events)
+/// The events of a turn that is over, from its journal. `None` where they were deleted with a message.
+pub(crate) async fn events(memory: &Memory, turn: &TurnRecord) -> Result<Option<Vec<ChatEvent>>, String> {
+    let is_kept = memory.store.has_entries(&turn.id).await.map_err(|error| error.to_string())?;
+    if is_kept { read(memory, turn).await.map(|read| Some(read.events)) } else { Ok(None) }
 }
 
 #[cfg(test)]

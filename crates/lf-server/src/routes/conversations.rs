@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::messages::message;
 use super::sessions::forget;
 use super::{Shared, turns};
 use crate::app::Refusal;
@@ -27,6 +28,9 @@ use crate::reply::Caller;
 /// Conversations of one answer, where nobody asks for another number; more than [`MOST`] are not given at once.
 const SHOWN: u32 = 50;
 const MOST: u32 = 500;
+
+/// The header that names the turn of an answer: the answer itself has the documented fields and no others.
+const TURN: &str = "x-turn-id";
 
 /// The time as ISO 8601 in UTC.
 pub(super) fn at(milliseconds: i64) -> String {
@@ -200,46 +204,6 @@ pub(super) async fn delete(State(shared): State<Shared>, Path(id): Path<String>,
     }
 }
 
-pub(super) async fn messages(
-    State(shared): State<Shared>,
-    Path(id): Path<String>,
-    caller: Caller,
-) -> Response {
-    let read = async {
-        find(&shared, &id).await?;
-        let store = &shared.app.memory()?.store;
-        store.messages(&id, 0).await.map_err(|error| unkept(&error))
-    };
-    match read.await {
-        Ok(kept) => {
-            let messages: Vec<Value> =
-                kept.iter().map(|kept| message(&kept.id, kept.created, &kept.message)).collect();
-            Json(json!({"success": true, "count": messages.len(), "messages": messages})).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-pub(super) async fn delete_message(
-    State(shared): State<Shared>,
-    Path((id, message)): Path<(String, String)>,
-    caller: Caller,
-) -> Response {
-    let deleted = async {
-        find(&shared, &id).await?;
-        let store = &shared.app.memory()?.store;
-        store.delete_message(&id, &message).await.map_err(|error| unkept(&error))
-    };
-    match deleted.await {
-        Ok(true) => Json(json!({"success": true, "message": "Message deleted successfully"})).into_response(),
-        Ok(false) => {
-            let what = format!("conversation `{id}` has no message `{message}`");
-            caller.refuse(StatusCode::NOT_FOUND, &what)
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
@@ -268,7 +232,7 @@ pub(super) async fn chat(State(shared): State<Shared>, Path(id): Path<String>, r
         let words = Message::User(Prose { content: said.content.into(), ..Prose::default() });
         let request =
             ChatRequest { model: said.model, messages: vec![words], stream: true, ..ChatRequest::default() };
-        let saying = Saying { request, chosen_tools: true };
+        let saying = Saying { request, chosen_tools: true, calls_left: None };
         shared.app.converse(Some(&project), &conversation, saying).await
     };
     let running = match begun.await {
@@ -288,17 +252,23 @@ pub(super) async fn chat(State(shared): State<Shared>, Path(id): Path<String>, r
     if let Some(error) = failed {
         return caller.refusal(&Refusal::Model(error));
     }
-    let at = now();
-    let user = running.said.first().map(|(id, said)| message(id, at, said));
-    let answer = running.added().iter().rev().find(|(_, said)| matches!(said, Message::Assistant(_)));
-    Json(json!({
+    let store = match shared.app.memory() {
+        Ok(memory) => &memory.store,
+        Err(refusal) => return caller.refusal(&refusal),
+    };
+    let kept = match store.messages_of(&running.turn).await {
+        Ok(kept) => kept,
+        Err(error) => return caller.refusal(&unkept(&error)),
+    };
+    let user = kept.iter().find(|kept| matches!(kept.message, Message::User(_)));
+    let answer = kept.iter().rev().find(|kept| matches!(kept.message, Message::Assistant(_)));
+    let body = json!({
         "success": true,
-        "user_message": user,
-        "assistant_message": answer.map(|(id, said)| message(id, at, said)),
+        "user_message": user.map(message),
+        "assistant_message": answer.map(message),
         "message": "Chat completed successfully",
-        "turn_id": running.turn,
-    }))
-    .into_response()
+    });
+    ([(TURN, running.turn.clone())], Json(body)).into_response()
 }
 
 pub(super) async fn find(shared: &Shared, id: &str) -> Result<Conversation, Refusal> {
@@ -346,34 +316,4 @@ fn shown(conversation: &Conversation) -> Value {
         "created_at": at(conversation.created),
         "updated_at": at(conversation.updated),
     })
-}
-
-/// One message in the document's form: OpenAI's, with an id and a time.
-pub(super) fn message(id: &str, created: i64, said: &Message) -> Value {
-    let (role, content) = match said {
-        Message::System(said) => ("system", &said.content),
-        Message::User(said) => ("user", &said.content),
-        Message::Assistant(said) => ("assistant", &said.content),
-        Message::Tool(result) => ("tool", &result.content),
-    };
-    let text = content.text();
-    let mut view = json!({"id": id, "role": role, "content": text, "timestamp": at(created)});
-    match said {
-        Message::Assistant(said) if !said.calls.is_empty() => {
-            if text.is_empty() {
-                view["content"] = Value::Null;
-            }
-            let calls = said.calls.iter().map(|call| {
-                let function = json!({"name": call.name, "arguments": call.arguments.raw()});
-                json!({"id": call.id, "type": "function", "function": function})
-            });
-            view["tool_calls"] = calls.collect();
-        }
-        Message::Tool(result) => {
-            view["tool_call_id"] = json!(result.call_id);
-            view["name"] = json!(result.name);
-        }
-        _ => {}
-    }
-    view
 }

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::Shared;
-use super::conversations::{message, now};
+use super::conversations::now;
+use super::messages::message;
 use crate::app::{App, Refusal};
 use crate::memory::{Memory, Running, Saying, unkept};
 use crate::reply::{Caller, Face};
@@ -71,7 +72,7 @@ pub(super) async fn converse(
         updated: at,
     };
     memory.store.create(&conversation).await.map_err(|error| unkept(&error))?;
-    app.converse(scope, &conversation, Saying { request, chosen_tools: false }).await
+    app.converse(scope, &conversation, Saying { request, chosen_tools: false, calls_left: None }).await
 }
 
 /// A session is of one project: the same name in another one is another conversation.
@@ -93,8 +94,7 @@ pub(super) async fn history(
     };
     match read.await {
         Ok(kept) => {
-            let messages: Vec<Value> =
-                kept.iter().map(|kept| message(&kept.id, kept.created, &kept.message)).collect();
+            let messages: Vec<Value> = kept.iter().map(message).collect();
             Json(json!({"messages": messages})).into_response()
         }
         Err(refusal) => caller.refusal(&refusal),

@@ -57,7 +57,8 @@ impl Store {
         for row in self.query(sql, vec![conversation.into()]).await? {
             let value: Value = serde_json::from_str(&Columns::of(row).text()).unwrap_or_default();
             let parts = PLACES.iter().filter_map(|place| value.pointer(place));
-            let parts = parts.flat_map(|part| part.as_array().map_or(std::slice::from_ref(part), Vec::as_slice));
+            let parts =
+                parts.flat_map(|part| part.as_array().map_or(std::slice::from_ref(part), Vec::as_slice));
             needed.extend(parts.filter_map(Value::as_str).map(str::to_owned));
         }
         let mut batch = Batch::erasing();

@@ -9,8 +9,6 @@ use crate::sqlite::{Batch, Row};
 
 use super::{Columns, Conversation, Kind, Store, conversations, messages, now, parts};
 
-/// Responses that one step of [`Store::trim_responses`] deletes.
-const AT_ONCE: usize = 256;
 /// What a response takes at least, in bytes: its rows and their indexes.
 const ROWS: usize = 4096;
 
@@ -54,7 +52,10 @@ impl Store {
             conversations::insert(&mut batch, alone);
         }
         let (body, input) = (new.body.to_string(), new.input.to_string());
-        let size = ROWS + body.len() + input.len() + said.iter().map(|(_, said)| parts::json(said).len()).sum::<usize>();
+        let size = ROWS
+            + body.len()
+            + input.len()
+            + said.iter().map(|(_, said)| parts::json(said).len()).sum::<usize>();
         batch.add(
             "INSERT INTO response (id, scope, conversation, previous, turn, gone, body, input, head, size, created)
              VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8, ?9, ?10)",
@@ -87,11 +88,7 @@ impl Store {
         let mut batch = Batch::default();
         batch.add(
             "UPDATE response SET body = ?2, size = size + ?3 WHERE id = ?1 AND gone = 0",
-            vec![
-                response.id.as_str().into(),
-                body.into(),
-                i64::try_from(grown).unwrap_or(i64::MAX).into(),
-            ],
+            vec![response.id.as_str().into(), body.into(), i64::try_from(grown).unwrap_or(i64::MAX).into()],
         );
         messages::add(&mut batch, (&response.conversation, Some(&response.turn)), now(), said);
         // of a response that is gone nothing is added
@@ -152,10 +149,12 @@ impl Store {
 
     /// Forgets a response, its input, its answer and the journal of its turn; false where there was none. What later ones
     /// go on from stays with them until the last of them is deleted. Of a conversation that is kept otherwise, only the
-    /// response goes. No turn of its conversation may begin meanwhile.
+    /// response goes. No turn may begin meanwhile where later ones go on from it.
     pub async fn delete_response(&self, scope: &str, id: &str) -> Result<bool, StoreError> {
         let Some(found) = self.response(scope, id).await? else { return Ok(false) };
         let conversation = found.conversation.clone();
+        let own = self.conversation(&conversation).await?;
+        let is_chain = own.is_some_and(|own| own.kind == Kind::Response);
         let mut next = Some((found.id, found.turn, found.previous));
         while let Some((id, turn, previous)) = next {
             if !self.erase(&id, &turn, &conversation).await? {
@@ -166,7 +165,9 @@ impl Store {
                 None => None,
             };
         }
-        self.drop_parts(&conversation).await?;
+        if is_chain {
+            self.drop_parts(&conversation).await?;
+        }
         Ok(true)
     }
 
@@ -211,25 +212,13 @@ impl Store {
         Ok(self.commit(batch).await?.get(2) == Some(&1))
     }
 
-    /// Deletes some of the responses that were made before this time, or are beyond so many bytes of newer ones. False when
-    /// there is nothing more to delete.
-    ///
-    /// # Errors
-    /// [`StoreError`]
-    pub async fn trim_responses(&self, before: i64, bytes: i64) -> Result<bool, StoreError> {
-        let sql = "SELECT id, scope FROM (
-                       SELECT id, scope, gone, created,
+    /// Some of the responses that were made before this time, or are beyond so many bytes of newer ones.
+    pub async fn old_responses(&self, before: i64, bytes: i64) -> Result<Vec<Response>, StoreError> {
+        let sql = "SELECT id, scope, conversation, previous, turn, 'null', 'null', NULL, created FROM (
+                       SELECT id, scope, conversation, previous, turn, gone, created,
                               CAST(sum(size) OVER (ORDER BY created DESC, id) AS BIGINT) AS total FROM response
-                   ) AS kept WHERE gone = 0 AND (created < ?1 OR total > ?2) ORDER BY created, id LIMIT ?3";
-        let params = vec![before.into(), bytes.into(), i64::try_from(AT_ONCE).unwrap_or(0).into()];
-        let old = self.query(sql, params).await?;
-        let more = old.len() == AT_ONCE;
-        for row in old {
-            let mut columns = Columns::of(row);
-            let (id, scope) = (columns.text(), columns.text());
-            self.delete_response(&scope, &id).await?;
-        }
-        Ok(more)
+                   ) AS kept WHERE gone = 0 AND (created < ?1 OR total > ?2) ORDER BY created, id LIMIT 256";
+        self.query(sql, vec![before.into(), bytes.into()]).await?.into_iter().map(response).collect()
     }
 }
 

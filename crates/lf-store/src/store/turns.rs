@@ -129,6 +129,12 @@ impl Store {
         Ok(entries)
     }
 
+    /// False where the journal of a turn was deleted.
+    pub async fn has_entries(&self, turn: &str) -> Result<bool, StoreError> {
+        let sql = "SELECT n FROM entry WHERE turn = ?1 LIMIT 1";
+        Ok(!self.query(sql, vec![turn.into()]).await?.is_empty())
+    }
+
     /// Goes on with the journal of a turn that has so many entries.
     pub fn journal(&self, turn: &TurnRecord, entries: usize) -> TurnJournal {
         TurnJournal {

@@ -132,7 +132,8 @@ async fn a_response_that_was_deleted_while_it_was_made_stays_so() {
     let made = response(&bench, "a", None, "one", "a").await;
     response(&bench, "b", Some("a"), "two", "b").await;
     assert!(bench.store.delete_response("", "b").await.unwrap());
-    let b = Response { id: "b".to_owned(), turn: "turn-b".to_owned(), previous: Some("a".to_owned()), ..made };
+    let b =
+        Response { id: "b".to_owned(), turn: "turn-b".to_owned(), previous: Some("a".to_owned()), ..made };
     let late = [("late".to_owned(), assistant(SECRET))];
     assert!(!bench.store.end_response(&b, &serde_json::json!({}), &late).await.unwrap());
     assert_eq!(bench.store.messages_of("turn-b").await.unwrap(), []);
@@ -145,14 +146,19 @@ async fn old_and_large_responses_and_resumes_go_first() {
         let previous = (id != "a").then_some("a");
         response(&bench, id, previous, "hm", &"x".repeat(10_000)).await;
     }
-    while bench.store.trim_responses(0, 30_000).await.unwrap() {}
+    let forget_old = async |before, bytes| {
+        for old in bench.store.old_responses(before, bytes).await.unwrap() {
+            assert!(bench.store.delete_response(&old.scope, &old.id).await.unwrap());
+        }
+    };
+    forget_old(0, 30_000).await;
     // all are of the same time: the names decide
     let mut left = Vec::new();
     for id in ["a", "b", "c"] {
         left.extend(bench.store.response("", id).await.unwrap().map(|found| found.id));
     }
     assert_eq!(left, ["a"]);
-    while bench.store.trim_responses(2, i64::MAX).await.unwrap() {}
+    forget_old(2, i64::MAX).await;
     assert_eq!(bench.store.response("", "a").await.unwrap(), None);
 
     let resume = |ids: &[&str]| lf_core::turn::Resume {
