@@ -19,6 +19,7 @@ mod every_dialect;
 mod failover;
 mod http_surface;
 mod interactive;
+mod kept_chats;
 mod kept_responses;
 mod lifecycle;
 mod mcp_clients;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::args;
 use crate::asking::{self, Asked, AtTheTerminal, Outcome};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Kept};
 use crate::exit::{Exit, Trouble, print_line};
 use crate::prompt::{Line, Prompt};
 use crate::signals::{Caught, Signals};
@@ -129,11 +129,25 @@ pub(crate) struct Person<'a> {
 
 /// Where the turns run.
 pub(crate) enum Engine<'a> {
-    Here { app: &'a App, scope: Option<Arc<Project>> },
+    Here {
+        app: &'a App,
+        scope: Option<Arc<Project>>,
+    },
     Daemon(Daemon),
+    /// A conversation that a daemon keeps.
+    Kept(Kept),
 }
 
 impl Engine<'_> {
+    /// Ends a turn that goes on without its watchers.
+    async fn stop(&self, turn: Option<&str>) {
+        if let (Self::Kept(kept), Some(turn)) = (self, turn)
+            && let Err(trouble) = kept.cancel(turn).await
+        {
+            trouble.print();
+        }
+    }
+
     /// `person` is asked what servers ask; a daemon has its own answer to that.
     async fn events(
         &self,
@@ -146,6 +160,7 @@ impl Engine<'_> {
                 Err(refusal) => Err(Trouble::failure(refusal.to_string())),
             },
             Engine::Daemon(daemon) => Ok(daemon.events(request)),
+            Engine::Kept(kept) => kept.events(&request).await,
         }
     }
 }
@@ -308,6 +323,7 @@ impl Conversation<'_> {
         let Screen { mut transcript, mut terminal, .. } = screen;
         terminal.end()?;
         if stopped.is_some() {
+            self.engine.stop(transcript.turn.as_deref()).await;
             let _ = writeln!(anstream::stderr(), "stopped");
         }
         if let View::Json = view {
@@ -344,7 +360,14 @@ impl Conversation<'_> {
             match line.trim() {
                 "" => {}
                 "/exit" | "/quit" | "exit" | "quit" => return Ok(Exit::Success),
-                "/clear" | "clear" => self.messages.clear(),
+                "/clear" | "clear" => {
+                    self.messages.clear();
+                    if let Engine::Kept(kept) = &mut self.engine
+                        && let Err(trouble) = kept.begin_anew().await
+                    {
+                        trouble.print();
+                    }
+                }
                 "/help" | "help" => {
                     let _ = writeln!(
                         anstream::stderr(),

@@ -18,6 +18,10 @@ use serde_json::{Map, Value};
 
 use crate::exit::Trouble;
 
+mod kept;
+
+pub(crate) use kept::Kept;
+
 pub(crate) struct Daemon {
     base_url: String,
     client: Client,

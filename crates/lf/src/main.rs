@@ -6,6 +6,8 @@ mod asking;
 
 mod chat;
 
+mod conversations;
+
 mod daemon;
 
 mod exit;
@@ -19,6 +21,8 @@ mod project;
 mod projects;
 
 mod prompt;
+
+mod remote;
 
 mod roots;
 
@@ -77,6 +81,7 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
         | Command::Serve(_)
         | Command::Mcp(_)
         | Command::Projects(_)
+        | Command::Conversations(_)
         | Command::Config(_) => {
             // a browser that a login opens stays
             if !matches!(cli.command, Command::Files(_) | Command::Mcp(Mcp::Login(_))) {
@@ -124,6 +129,13 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             let app = app(common, None)?;
             projects::run(&app, command).await
         }
+        Command::Conversations(options) => {
+            let mut signals = Signals::new()?;
+            tokio::select! {
+                outcome = conversations::run(options) => outcome,
+                _ = signals.next() => Ok(Exit::Failure),
+            }
+        }
         Command::Config(Config::Approve { project, dry_run }) => {
             let app = app(common, None)?;
             projects::approve(&app, project.as_deref(), *dry_run).await
@@ -138,6 +150,10 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
     // outlives the sessions: the terminal is looked after to the very end
     let mut prompt = question.text.is_none().then(Prompt::new).transpose()?;
     let mut person = Person { prompt: prompt.as_mut(), signals: &mut signals };
+    if options.continues || options.conversation.is_some() {
+        let kept = daemon::Kept::open(options, question.project.as_deref()).await?;
+        return chat::run(Engine::Kept(kept), options, question, &mut person).await;
+    }
     if let Some(server) = &options.server {
         let daemon = daemon::Daemon::new(server, question.project.as_deref())?;
         return chat::run(Engine::Daemon(daemon), options, question, &mut person).await;
