@@ -6,9 +6,6 @@ use lf_dialects::upstream::{self, UpstreamOptions};
 use lf_dialects::{Dialect, anthropic_messages, openai_chat, openai_responses};
 use serde_json::Value;
 
-const ASKED: [Dialect; 5] =
-    [Dialect::OpenaiChat, Dialect::OpenaiResponses, Dialect::Anthropic, Dialect::Gemini, Dialect::Ollama];
-
 /// A body is refused in words, or understood; what is understood is written in every dialect, or refused in words, to
 /// the same bytes each time.
 pub fn requests(body: &[u8]) {
@@ -24,14 +21,8 @@ pub fn requests(body: &[u8]) {
 }
 
 fn encode(request: ChatRequest, size: usize) {
-    let request = ModelRequest {
-        messages: request.messages,
-        tools: request.tools.into(),
-        tool_choice: request.tool_choice,
-        parameters: request.parameters,
-        stream: request.stream,
-    };
-    for dialect in ASKED {
+    let request = ModelRequest::from(request);
+    for dialect in Dialect::ASKED {
         let tools = upstream::tools(dialect, &request.tools);
         let write = || upstream::encode(dialect, "m", &request, &UpstreamOptions::default());
         let (one, other) = (write(), write());

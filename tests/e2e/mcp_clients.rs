@@ -6,7 +6,7 @@ use std::process::Command;
 use lf_tests::peers;
 use lf_tests::program::lf;
 use lf_tests::project::{Daemon, Finished, Listener, TestProject, remote, scripted};
-use lf_tests::scripted_mcp::{Act, Generation, Script, ScriptedTool};
+use lf_tests::scripted_mcp::{Generation, Script};
 use lf_tests::scripted_model::{Reply, ScriptedModel, rounds_so_far};
 use serde_json::{Value, json};
 
@@ -64,16 +64,7 @@ impl Sdk {
 }
 
 fn script() -> Script {
-    let image = json!({"type": "image", "data": "pixel", "mimeType": "image/png"});
-    let tools = Script::with([
-        ScriptedTool::new("echo", Act::Echo),
-        ScriptedTool::new("fail", Act::Fail("no hay".to_owned())),
-        ScriptedTool::new("refuse", Act::Refuse(-32_050, "not today".to_owned())),
-        ScriptedTool::new("image", Act::Content(vec![image])),
-        ScriptedTool::new("count", Act::Progress(3)),
-        ScriptedTool::new("hang", Act::Hang),
-    ]);
-    Script { generation: Generation::Dual, ..tools }
+    Script { generation: Generation::Dual, ..Script::of_every_kind() }
 }
 
 /// A daemon whose model calls the echo and then says so.

@@ -1,6 +1,8 @@
 //! Many clients at once, and many calls: every answer goes to its caller, and nothing is left behind.
 
 use std::collections::HashMap;
+use std::future::ready;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -203,18 +205,20 @@ impl Footprint {
         })
     }
 
-    /// More than before by no more than chance: a page here and there, one thread for blocking work, two sockets.
-    fn is_back_at(&self, before: &Self) -> bool {
+    /// More than before by no more than chance: a page here and there, one thread for blocking work, two sockets. Each
+    /// session that was left behind has its tasks, and nothing else has any.
+    fn is_back_at(&self, before: &Self, left: u64) -> bool {
         self.processes == before.processes
             && self.descriptors <= before.descriptors + 2
             && self.threads <= before.threads + 1
-            && self.tasks <= before.tasks + LEFT * TASKS_OF_A_SESSION + 2
+            && self.tasks == before.tasks + left * TASKS_OF_A_SESSION
             && self.resident <= before.resident + MARGIN
     }
 }
 
-/// Sessions that their clients leave behind in 200 runs, one in twenty, and what each keeps until another needs its place.
-const LEFT: u64 = 10;
+/// One session in so many is left behind by its client.
+const LEFT_EACH: usize = 20;
+/// What each of them keeps until another needs its place.
 const TASKS_OF_A_SESSION: u64 = 4;
 /// In KiB, for 10,000 calls and ten sessions that were left behind: such a one holds up to 200 KiB until another needs its
 /// place, and the rest is chance. Losing one of the short answers of each call would be twice as much.
@@ -225,8 +229,8 @@ const RUN: usize = 50;
 const AT_ONCE: usize = 16;
 
 /// Calls as clients make them: most wait for the answer, every tenth is cut off, and one client in twenty leaves its
-/// session behind.
-async fn run_of_calls(daemon: &Daemon, number: usize) {
+/// session behind, which is what comes back.
+async fn run_of_calls(daemon: &Daemon, number: usize) -> Option<Caller> {
     let generation = if number.is_multiple_of(2) { Generation::Legacy } else { Generation::Modern };
     let server = ["m", "n"][number / 2 % 2];
     let (url, prefix) = match number / 4 % 2 {
@@ -244,14 +248,21 @@ async fn run_of_calls(daemon: &Daemon, number: usize) {
             _ => assert_eq!(caller.call(id, &echo, &arguments).await.text(id), arguments.to_string()),
         }
     }
-    if !number.is_multiple_of(20) {
-        caller.close().await;
+    if number.is_multiple_of(LEFT_EACH) {
+        return caller.leave();
     }
+    caller.close().await;
+    None
 }
 
-fn make_calls(daemon: &Daemon, runs: std::ops::Range<usize>) {
+/// The sessions that were left behind.
+fn make_calls(daemon: &Daemon, runs: Range<usize>) -> Vec<Caller> {
     let runs = stream::iter(runs).map(|number| run_of_calls(daemon, number));
-    block_on(runs.buffer_unordered(AT_ONCE).count());
+    block_on(runs.buffer_unordered(AT_ONCE).filter_map(ready).collect())
+}
+
+fn close_all(left: Vec<Caller>) {
+    block_on(join_all(left.into_iter().map(Caller::close)));
 }
 
 #[test]
@@ -268,17 +279,31 @@ fn ten_thousand_calls_leave_nothing_behind() {
     let daemon = project.serve();
     const WARM_UP: usize = 40;
     const ALL: usize = WARM_UP + 10_000 / RUN;
-    make_calls(&daemon, 0..WARM_UP);
+    close_all(make_calls(&daemon, 0..WARM_UP));
     let before = Footprint::settled(&daemon, &project);
     let started = Instant::now();
-    make_calls(&daemon, WARM_UP..ALL);
+    let left = make_calls(&daemon, WARM_UP..ALL);
     let took = started.elapsed();
-    let mut after = before;
-    within(Duration::from_secs(15), &format!("the daemon to be as it was: {before:?}"), || {
-        after = Footprint::settled(&daemon, &project);
-        after.is_back_at(&before).then_some(())
-    });
-    println!("10,000 calls in {took:?}; before {before:?}, after {after:?}");
+    assert_eq!(left.len(), (ALL - WARM_UP) / LEFT_EACH);
+    let as_before = |left: usize| {
+        let left = u64::try_from(left).unwrap();
+        let mut now = before;
+        within(
+            Duration::from_secs(15),
+            &format!("the daemon to have {left} sessions more than {before:?}"),
+            || {
+                now = Footprint::settled(&daemon, &project);
+                now.is_back_at(&before, left).then_some(())
+            },
+        );
+        now
+    };
+    let after = as_before(left.len());
+    close_all(left);
+    let closed = as_before(0);
+    println!(
+        "10,000 calls in {took:?}; before {before:?}, after {after:?}, without the sessions left {closed:?}"
+    );
     let count = |line: &str| over_stdio.count(line) + over_http.count(line);
     // 7, 27 and 47 of each run
     assert_eq!(

@@ -57,8 +57,7 @@ impl Told {
 impl Caller {
     /// Of the legacy generation: with a session of its own.
     pub async fn open(url: &str, generation: Generation) -> Self {
-        let http = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().expect("a client");
-        let mut caller = Self { http, url: url.to_owned(), generation, session: None };
+        let mut caller = Self { http: connections(), url: url.to_owned(), generation, session: None };
         if generation == Generation::Legacy {
             let client = json!({"name": "caller", "version": "1"});
             let params = json!({"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client});
@@ -99,6 +98,12 @@ impl Caller {
     /// Calls a tool and closes the connection without waiting for anything but the head of the answer.
     pub async fn call_and_leave(&self, id: u64, tool: &str, arguments: &Value) {
         drop(self.send(&self.call_request(id, tool, arguments)).await);
+    }
+
+    /// Goes away with its connections, and leaves its session behind; the caller that comes back has the same one.
+    /// `None` where there is none to leave.
+    pub fn leave(self) -> Option<Self> {
+        self.session.is_some().then(|| Self { http: connections(), ..self })
     }
 
     /// Ends the session, if there is one.
@@ -143,6 +148,11 @@ impl Caller {
         let request = request.header("content-type", "application/json").body(message.to_string());
         request.send().await.expect("an answer")
     }
+}
+
+/// None yet; they are made as they are needed, and kept.
+fn connections() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().timeout(LIMIT).build().expect("a client")
 }
 
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {

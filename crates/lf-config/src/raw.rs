@@ -167,7 +167,7 @@ pub struct RawServer {
     pub headers: Option<IndexMap<String, String>>,
     /// Which of the server's tools are offered, and under which names.
     pub tools: Option<RawToolFilter>,
-    /// Whether tools run without asking. `deny` withholds them; `ask` withholds them too until approvals are built.
+    /// Whether tools run without a person being asked. Default `auto`.
     pub approval: Option<RawApproval>,
     /// Longest wait for one call; progress reported by the server starts it anew. Default 30s.
     pub timeout: Option<RawDuration>,
@@ -245,7 +245,10 @@ pub struct RawToolFilter {
     pub rename: Option<IndexMap<String, String>>,
 }
 
-/// One rule for all tools, or one per glob.
+/// One rule for all tools; or one per glob of the server's tool names or per annotation (`destructiveHint`,
+/// `readOnlyHint`, `idempotentHint`, `openWorldHint`; with the protocol's defaults for a tool that says nothing). A name
+/// goes before a glob, a glob with more letters before one with fewer, an annotation before `*`; of equals the strictest
+/// counts.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RawApproval {
@@ -258,7 +261,7 @@ pub enum RawApproval {
 pub enum RawDecision {
     /// Run without asking.
     Auto,
-    /// Ask a person first. Until that is built, the tool is withheld.
+    /// Ask a person first.
     Ask,
     /// Never run; the model does not see the tool.
     Deny,
@@ -472,6 +475,8 @@ pub struct RawLimits {
     pub context_tokens: Option<u32>,
     /// Longest time for a whole turn. Default 5m.
     pub turn_timeout: Option<RawDuration>,
+    /// Longest wait for a person who has to approve a call; the turn's time stands still. Default 5m.
+    pub approval_timeout: Option<RawDuration>,
     /// The same call this many times in one turn is answered with an error. Default 3.
     #[schemars(range(min = 1, max = 1000))]
     pub repeat_calls: Option<u32>,

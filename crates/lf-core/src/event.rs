@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::message::{ToolCall, ToolResult};
 use crate::model::{FinishReason, ModelError, Native, Usage};
 use crate::tool::{ToolProgress, ToolRef};
+use crate::turn::Ask;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChatEvent {
@@ -26,6 +27,9 @@ pub enum ChatEvent {
         call: ToolCall,
         tool: Option<ToolRef>,
     },
+    /// A person has to approve a call that was started, before anything of its round runs.
+    ApprovalNeeded(Box<Ask>),
+    ApprovalDecided(Box<Ask>),
     CallProgress {
         call_id: String,
         progress: ToolProgress,

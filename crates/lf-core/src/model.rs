@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::message::{Message, ToolCall};
+use crate::turn::Decision;
 
 /// One ask. Tools carry exposed names.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -41,7 +42,23 @@ pub struct ChatRequest {
     pub parameters: Map<String, Value>,
     /// Values for `{{name}}` in prompts and inline tools.
     pub variables: Map<String, Value>,
+    /// What the client decided about calls that wait for it, by the id of the approval.
+    pub approvals: Vec<(String, Decision)>,
     pub stream: bool,
+}
+
+/// As the client said it, with its tools under their own names; which model is asked, and what fills in templates, is
+/// for whoever asks.
+impl From<ChatRequest> for ModelRequest {
+    fn from(request: ChatRequest) -> Self {
+        Self {
+            messages: request.messages,
+            tools: request.tools.into(),
+            tool_choice: request.tool_choice,
+            parameters: request.parameters,
+            stream: request.stream,
+        }
+    }
 }
 
 /// A tool as a model is shown it.
@@ -128,6 +145,12 @@ pub enum Dialect {
     Ollama,
     /// The event stream of the Vercel AI SDK: read, never asked.
     AiSdk,
+}
+
+impl Dialect {
+    /// Those that models are asked in.
+    pub const ASKED: [Self; 5] =
+        [Self::OpenaiChat, Self::OpenaiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

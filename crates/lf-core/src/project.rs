@@ -1,5 +1,6 @@
 //! The validated content of one `llamafarm.yaml`. Valid by construction: every name refers to something that exists.
 
+mod approval;
 mod auth;
 
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ use serde_json::{Map, Value};
 use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
+use crate::tool::{Approval, Hints};
+pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
 
 /// One project.
@@ -53,6 +56,28 @@ pub struct McpServer {
     pub required: bool,
     pub protocol: Protocol,
     pub elicitation: Elicitation,
+}
+
+impl McpServer {
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
+    pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
+    /// `max_timeout` is so many times `timeout`.
+    pub const TOTAL: u32 = 10;
+
+    /// A server of which nothing is said but where it is.
+    pub fn new(name: impl Into<String>, transport: Transport) -> Self {
+        Self {
+            name: name.into(),
+            transport,
+            tools: ToolFilter::default(),
+            timeout: Self::TIMEOUT,
+            max_timeout: Self::TIMEOUT * Self::TOTAL,
+            startup_timeout: Self::STARTUP_TIMEOUT,
+            required: false,
+            protocol: Protocol::Auto,
+            elicitation: Elicitation::default(),
+        }
+    }
 }
 
 /// What a server is told that asks a person something in the middle of a call, where nobody can be asked.
@@ -170,6 +195,21 @@ pub struct StdioServer {
     pub pin: Option<String>,
 }
 
+impl StdioServer {
+    /// A program with nothing of our environment but the safe list, in the directory `/`.
+    pub fn new(command: impl Into<String>, args: &[&str]) -> Self {
+        Self {
+            command: command.into(),
+            args: args.iter().map(|arg| Secret::from(*arg)).collect(),
+            env: Vec::new(),
+            inherit_env: Vec::new(),
+            cwd: PathBuf::from("/"),
+            limits: ProcessLimits::default(),
+            pin: None,
+        }
+    }
+}
+
 /// What a local server and all it starts may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProcessLimits {
@@ -194,6 +234,13 @@ pub struct HttpServer {
     pub auth: Option<Auth>,
 }
 
+impl HttpServer {
+    /// Without headers of its own.
+    pub fn new(base_url: impl Into<String>) -> Self {
+        Self { base_url: base_url.into(), headers: Vec::new(), auth: None }
+    }
+}
+
 /// Which of a server's tools exist for us. Globs match the server's own tool names.
 #[derive(Debug, Clone, Default)]
 pub struct ToolFilter {
@@ -202,12 +249,20 @@ pub struct ToolFilter {
     pub deny: Vec<GlobMatcher>,
     /// Server's name → the name shown instead.
     pub rename: IndexMap<String, String>,
+    /// Which run without asking; those that never run are not there.
+    pub approval: Vec<ApprovalRule>,
 }
 
 impl ToolFilter {
+    /// Whether a tool of this name may be there at all; [`Self::approval`] has the last word.
     pub fn permits(&self, tool: &str) -> bool {
         let allowed = self.allow.as_ref().is_none_or(|globs| globs.iter().any(|glob| glob.is_match(tool)));
         allowed && !self.deny.iter().any(|glob| glob.is_match(tool))
+    }
+
+    /// Whether a tool runs without asking: what the most specific rule says that speaks of it.
+    pub fn approval(&self, tool: &str, hints: Hints) -> Approval {
+        approval::decide(&self.approval, tool, hints)
     }
 
     fn fingerprint(&self) -> Fingerprint<'_> {
@@ -215,7 +270,8 @@ impl ToolFilter {
             list.iter().map(|glob| glob.glob().glob()).collect()
         }
         let rename = self.rename.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
-        Fingerprint { allow: self.allow.as_deref().map(globs), deny: globs(&self.deny), rename }
+        let approval = self.approval.iter().map(ApprovalRule::fingerprint).collect();
+        Fingerprint { allow: self.allow.as_deref().map(globs), deny: globs(&self.deny), rename, approval }
     }
 }
 
@@ -225,6 +281,7 @@ struct Fingerprint<'a> {
     allow: Option<Vec<&'a str>>,
     deny: Vec<&'a str>,
     rename: Vec<(&'a str, &'a str)>,
+    approval: Vec<(&'a str, Approval)>,
 }
 
 impl PartialEq for ToolFilter {
@@ -388,6 +445,14 @@ pub struct Limits {
     pub turn_timeout: Duration,
     /// The same call (name and arguments) this many times in a turn is answered with an error. Default 3.
     pub repeat_calls: u32,
+    /// How long a person is waited for who has to approve a call; the turn's time stands still. Default 5 min.
+    #[serde(default = "approval_timeout")]
+    pub approval_timeout: Duration,
+}
+
+/// Journals of earlier versions do not have it.
+fn approval_timeout() -> Duration {
+    Duration::from_secs(300)
 }
 
 impl Default for Limits {
@@ -399,6 +464,7 @@ impl Default for Limits {
             context_tokens: 100_000,
             turn_timeout: Duration::from_secs(300),
             repeat_calls: 3,
+            approval_timeout: approval_timeout(),
         }
     }
 }

@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+mod approval;
 mod attendant;
 mod form;
 pub(crate) mod media;
 
+pub use approval::{Approval, Hints};
 pub use attendant::{Attendant, Person, Question, Reply};
 pub use form::{Choice, Field, FieldKind, Form};
 
@@ -38,6 +40,9 @@ pub struct Tool {
     /// Its source says that it only reads, or that a second run changes nothing more (`readOnlyHint`, `idempotentHint`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeatable: bool,
+    /// Never [`Approval::Deny`]: such a tool is not listed.
+    #[serde(default, skip_serializing_if = "Approval::is_auto")]
+    pub approval: Approval,
     #[serde(skip)]
     pub(crate) checker: Arc<OnceLock<Result<jsonschema::Validator, String>>>,
 }
@@ -50,6 +55,7 @@ impl Tool {
             description,
             schema,
             repeatable: false,
+            approval: Approval::Auto,
             checker: Arc::default(),
         }
     }

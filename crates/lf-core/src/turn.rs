@@ -16,8 +16,10 @@ use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest, ToolChoic
 use crate::project::{Limits, ToolCallStrategy};
 use crate::prompting;
 use crate::text_calls::{Piece, TextCall, TextEnd, TextFormat, TextScanner};
+use crate::tool::ToolRef;
 use crate::tool_set::ToolSet;
 
+mod approval;
 mod course;
 mod other_ways;
 mod output;
@@ -25,6 +27,7 @@ mod plan;
 mod resume;
 mod run;
 
+pub use approval::{Ask, AskPerson, Decision, Verdict, Waiting, refusal};
 pub use course::{Course, Entry, OutOfPlace, Taken};
 pub use other_ways::{Rescue, StandIn};
 pub use output::result_for_model;
@@ -50,12 +53,19 @@ pub struct Setup {
     /// The most calls that this program runs in the turn, where the client has set a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_left: Option<u64>,
+    /// Tools that ask for approval, and were approved for all of this conversation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub always: Vec<ToolRef>,
+    /// Calls to begin with, before the model is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
 }
 
 /// What the driver does next.
 #[derive(Debug)]
 pub enum Step {
     AskModel(AskModel),
+    AskPerson(AskPerson),
     RunTools(RunTools),
     Done(Done),
 }
@@ -68,6 +78,14 @@ pub struct Done {
     pub said: Arc<[Message]>,
     /// What has to be put back when the client returns with the results of its own calls.
     pub resume: Option<Resume>,
+    /// Calls that were not run because nobody had approved them.
+    pub waiting: Option<Waiting>,
+}
+
+impl Done {
+    fn with(said: Arc<[Message]>) -> Self {
+        Self { said, resume: None, waiting: None }
+    }
 }
 
 /// What lives as long as the turn.
@@ -88,6 +106,7 @@ struct Turn {
     text_formats: &'static [TextFormat],
     limits: Limits,
     calls_left: Option<u64>,
+    always: Vec<ToolRef>,
     /// Finished rounds, the last answer not counted.
     rounds: u32,
     /// No tools are offered any more: this ask is for the answer.
@@ -102,12 +121,16 @@ struct Turn {
     unread: Vec<String>,
 }
 
-/// Starts a turn.
+/// Starts a turn by asking the model.
 pub fn start(setup: Setup, events: &mut Vec<ChatEvent>) -> AskModel {
+    AskModel::new(begin(setup, events))
+}
+
+fn begin(setup: Setup, events: &mut Vec<ChatEvent>) -> Box<Turn> {
     events.push(ChatEvent::Started { turn: setup.id.clone(), model: setup.model });
     let mut request = setup.request;
     request.tools = setup.tools.specs();
-    let turn = Turn {
+    Box::new(Turn {
         id: setup.id,
         given: request.messages.len(),
         request,
@@ -119,6 +142,7 @@ pub fn start(setup: Setup, events: &mut Vec<ChatEvent>) -> AskModel {
         text_formats: setup.text_formats,
         limits: setup.limits,
         calls_left: setup.calls_left,
+        always: setup.always,
         rounds: 0,
         last: false,
         usage: Usage::default(),
@@ -126,8 +150,7 @@ pub fn start(setup: Setup, events: &mut Vec<ChatEvent>) -> AskModel {
         repeats: HashMap::new(),
         apart: false,
         unread: Vec::new(),
-    };
-    AskModel::new(Box::new(turn))
+    })
 }
 
 /// The model is to be asked, and is answering.
@@ -258,7 +281,7 @@ impl AskModel {
         self.flush(TextEnd::Cut, events);
         self.round.show_late(events);
         events.push(ChatEvent::Failed(error));
-        Done { said: [].into(), resume: None }
+        Done::with([].into())
     }
 
     /// The person does not want to hear more: what was shown is what was said, and nothing runs.
@@ -379,7 +402,7 @@ impl Turn {
             rest: round.state,
             ..AssistantMessage::default()
         }));
-        Done { said: self.request.messages.split_off(self.given).into(), resume: None }
+        Done::with(self.request.messages.split_off(self.given).into())
     }
 
     /// Ends the turn where it is; a text that was begun stays.
@@ -395,7 +418,7 @@ impl Turn {
         events.push(ChatEvent::Notice("the turn was stopped".to_owned()));
         let (reason, rounds) = (FinishReason::Stop, self.rounds + 1);
         events.push(ChatEvent::Finished { reason, usage: self.usage, rounds, stop_sequence: None });
-        Done { said: self.request.messages.split_off(self.given).into(), resume: None }
+        Done::with(self.request.messages.split_off(self.given).into())
     }
 
     /// Calls that could not be read, where the model is not asked again: nothing vanishes.

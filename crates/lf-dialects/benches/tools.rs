@@ -27,13 +27,7 @@ fn main() -> ExitCode {
     println!("{TOOLS} tools, best of {RUNS}");
     println!("{:<18}{:>9}{:>17}{:>25}{:>9}", "", "KB", "written, µs", "request with them, µs", "share");
     let mut dear = false;
-    for (name, dialect) in [
-        ("openai chat", Dialect::OpenaiChat),
-        ("openai responses", Dialect::OpenaiResponses),
-        ("anthropic", Dialect::Anthropic),
-        ("gemini", Dialect::Gemini),
-        ("ollama", Dialect::Ollama),
-    ] {
+    for dialect in Dialect::ASKED {
         let tools = upstream::tools(dialect, &request.tools);
         let written = best(|| upstream::tools(dialect, &request.tools));
         let asked = best(|| {
@@ -43,6 +37,7 @@ fn main() -> ExitCode {
         let share = asked.as_secs_f64() / written.as_secs_f64();
         dear |= share > 1.0;
         let (size, written, asked) = (tools.len() / 1000, written.as_micros(), asked.as_micros());
+        let name = format!("{dialect:?}");
         println!("{name:<18}{size:>9}{written:>17}{asked:>25}{share:>9.3}");
     }
     if dear { ExitCode::FAILURE } else { ExitCode::SUCCESS }

@@ -260,4 +260,4 @@ impl AnswerDecoder {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

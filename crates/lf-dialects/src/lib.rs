@@ -26,4 +26,7 @@ pub mod schema;
 
 pub mod upstream;
 
+#[cfg(test)]
+mod any_turn;
+
 pub use answer::{AnswerDecoder, Dialect};

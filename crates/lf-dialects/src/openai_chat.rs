@@ -18,8 +18,7 @@ pub(crate) use errors::upstream_error;
 pub use errors::{
     ErrorReply, error_body, error_reply, internal_error_reply, request_error_reply, unknown_model_reply,
 };
-pub(crate) use reply::lf_event;
-pub use reply::{ChunkEncoder, Completion, LfEvents, models};
+pub use reply::{ChunkEncoder, Completion, LfEvents, call_progress, lf_event, models};
 pub use request::CallIds;
 pub(crate) use request::{encode, tools};
 pub use served::{RequestError, ViewOptions, decode_request};

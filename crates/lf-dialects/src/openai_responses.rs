@@ -9,6 +9,7 @@
 
 mod answer;
 mod answer_items;
+mod approvals;
 mod compaction;
 mod draft;
 mod errors;

@@ -23,6 +23,8 @@ mod sse;
 
 mod blocking;
 
+mod private_file;
+
 mod connection;
 
 mod session;
@@ -44,6 +46,7 @@ pub use files::{FilesError, serve_files};
 pub use oauth::{Consent, LoggedIn, LoggedOut, Person};
 pub use open_session::OpenSession;
 pub use pool::{PeerName, PoolOptions, ServerState, SessionPool};
+pub use private_file::replace_private;
 pub use project_tools::{ProjectTools, ServerReport};
 pub use record::{Activity, Circuit, Counters};
 pub use relay::List;

@@ -194,6 +194,13 @@ impl ProjectTools {
         if !server.tools.permits(&tool.name) {
             return Err(unknown(tool));
         }
+        // whether a rule denies the tool may depend on what the server says of it
+        if !server.tools.approval.is_empty() {
+            let listed = self.pool.tools_of(server).await.map_err(unavailable)?;
+            if !listed.iter().any(|listed| listed.id == *tool) {
+                return Err(unknown(tool));
+            }
+        }
         let mut is_first = true;
         loop {
             let live = self.pool.live(server).await.map_err(unavailable)?;

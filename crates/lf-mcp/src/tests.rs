@@ -35,28 +35,15 @@ const NAME: &str = "peer";
 /// A server called `peer` with short limits.
 pub(crate) fn server(transport: Transport) -> McpServer {
     McpServer {
-        name: NAME.to_owned(),
-        transport,
-        tools: ToolFilter::default(),
         timeout: Duration::from_secs(20),
         max_timeout: Duration::from_secs(40),
         startup_timeout: Duration::from_secs(40),
-        required: false,
-        protocol: lf_core::project::Protocol::Auto,
-        elicitation: Default::default(),
+        ..McpServer::new(NAME, transport)
     }
 }
 
 fn stdio(command: &str, args: &[&str]) -> McpServer {
-    server(Transport::Stdio(StdioServer {
-        command: command.to_owned(),
-        args: args.iter().map(|arg| (*arg).into()).collect(),
-        env: Vec::new(),
-        inherit_env: Vec::new(),
-        cwd: PathBuf::from("/"),
-        limits: Default::default(),
-        pin: None,
-    }))
+    server(Transport::Stdio(StdioServer::new(command, args)))
 }
 
 /// The scripted server; it notes each of its starts in the file `starts`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lf_core::McpServer;
-use lf_core::project::{ProcessLimits, StdioServer, ToolFilter, Transport};
+use lf_core::project::{ProcessLimits, StdioServer, Transport};
 use lf_core::tool::ToolSource as _;
 use lf_mcp::{PoolOptions, SessionPool};
 
@@ -23,24 +23,12 @@ async fn a_daemon_that_forked_twice_is_gone_after_the_last_server_is_stopped() {
 async fn is_gone_with(limits: ProcessLimits, directory: &Path, program: PathBuf) {
     let pids = directory.join("pids");
     let script = format!("(setsid sh -c 'echo $$ > {0}; exec sleep 1000' &) ; exit 1", pids.display());
+    let daemon = StdioServer { limits, ..StdioServer::new("sh", &["-c", &script]) };
     let server = McpServer {
-        name: "daemon".to_owned(),
-        transport: Transport::Stdio(StdioServer {
-            command: "sh".to_owned(),
-            args: vec!["-c".into(), script.into()],
-            env: Vec::new(),
-            inherit_env: Vec::new(),
-            cwd: PathBuf::from("/"),
-            limits,
-            pin: None,
-        }),
-        tools: ToolFilter::default(),
         timeout: Duration::from_secs(5),
         max_timeout: Duration::from_secs(5),
         startup_timeout: Duration::from_secs(20),
-        required: false,
-        protocol: lf_core::project::Protocol::Auto,
-        elicitation: Default::default(),
+        ..McpServer::new("daemon", Transport::Stdio(daemon))
     };
     let pool = SessionPool::new(PoolOptions::new(std::env::vars().collect(), program));
     let tools = pool.tools([("daemon".to_owned(), Ok(Arc::new(server)))]);

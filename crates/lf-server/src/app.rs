@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 pub use crate::app::approvals::Command;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
 use crate::app::projects::Projects;
+use crate::approvals::CallApprovals;
 use crate::memory::{Memory, Resumes};
 use crate::responses::Making;
 
@@ -33,6 +34,8 @@ pub struct App {
     pub(crate) resumes: Resumes,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) making: Making,
+    /// Calls that a person has to approve.
+    pub(crate) approvals: Arc<CallApprovals>,
     /// Or why there is none.
     pub(crate) memory: Result<Arc<Memory>, String>,
     /// Turns that models of this daemon ask it for at the same time.
@@ -104,6 +107,7 @@ impl App {
             resumes: Resumes::new(parts.store.as_ref().ok().cloned()),
             circuits: Arc::default(),
             making: Making::default(),
+            approvals: Arc::new(CallApprovals::new()),
             memory: parts.store.map(|store| Arc::new(Memory::new(store))),
             nested: Semaphore::new(NESTED),
             projects,

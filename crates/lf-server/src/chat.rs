@@ -12,7 +12,9 @@ use lf_core::project::InlineTool;
 use lf_core::text_calls::{self, TextFormat};
 use lf_core::tool::Person;
 use lf_core::tool_set::Target;
-use lf_core::turn::{Course, Done, Resume, Setup, StandIn, answer_in_order, check_answers, put_back};
+use lf_core::turn::{
+    Course, Done, Resume, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back,
+};
 use lf_core::{
     Catalogue, ChatEvent, Content, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolRef,
     ToolResult, ToolSet, ToolSource,
@@ -21,7 +23,8 @@ use lf_models::Otherwise;
 use serde_json::{Map, Value};
 
 use crate::app::{App, Refusal};
-use crate::driver::{Drive, drive};
+use crate::approvals::{About, Attendance, Left, decide};
+use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::template::{TemplateError, fill};
 
@@ -38,6 +41,12 @@ pub(crate) struct Conversation {
     pub person: Option<Arc<dyn Person>>,
     /// The tools that were chosen for it, of those that the model may use.
     pub tools: Option<Vec<ToolRef>>,
+    /// Who may approve calls, and what becomes of the turn when nobody does.
+    pub attendance: Attendance,
+    /// Tools that were approved for all of the conversation.
+    pub always: Vec<ToolRef>,
+    /// Calls of an earlier turn that begin this one.
+    pub waiting: Option<Waiting>,
     /// Where what was said is left for whoever keeps it.
     pub leave: Option<Arc<Said>>,
 }
@@ -59,6 +68,8 @@ pub(crate) struct Prepared {
     pub notices: Vec<String>,
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    /// Of the project in which the model is.
+    pub project: String,
 }
 
 impl App {
@@ -98,12 +109,30 @@ impl App {
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
         let leave = conversation.leave.take();
         let person = conversation.person.take();
-        let Prepared { setup, asked, notices, upstreams, tools } =
+        let attendance = conversation.attendance;
+        let left_waiting = self.left_for(scope, &request, &mut conversation).await?;
+        let Prepared { setup, asked, notices, upstreams, tools, project } =
             self.prepare(scope, request, conversation).await?;
+        if let Some(left) = left_waiting {
+            self.approvals.taken(&left);
+        }
         if let Some(leave) = &leave {
             let _ = leave.asked.set(asked);
         }
         let turn_timeout = setup.limits.turn_timeout;
+        let about = About {
+            project,
+            model: Some(setup.model.clone()),
+            turn: Some(setup.id.clone()),
+            conversation: None,
+        };
+        let approving = Approving {
+            approvals: self.approvals.clone(),
+            about: about.clone(),
+            attendance,
+            wait: setup.limits.approval_timeout,
+        };
+        let approvals = self.approvals.clone();
         let mut events = Vec::new();
         let course = Course::new(setup, &mut events);
         events.extend(notices.into_iter().map(ChatEvent::Notice));
@@ -114,8 +143,12 @@ impl App {
                 let _ = leave.answered.set(done.said.to_vec());
             }
             *left.lock().unwrap_or_else(PoisonError::into_inner) = done.resume;
+            if let Some(waiting) = done.waiting {
+                approvals.leave(waiting, about);
+            }
         });
-        let with = Drive { upstreams, tools, turn_timeout, person, journal: None, stop: None, remember };
+        let with =
+            Drive { upstreams, tools, turn_timeout, person, approving, journal: None, stop: None, remember };
         let mut events = Box::pin(drive(course, events, with));
         let resumes = self.resumes.clone();
         Ok(stream! {
@@ -128,6 +161,32 @@ impl App {
                 yield event;
             }
         })
+    }
+
+    /// The calls with which an earlier turn of a client's own conversation ended, where its words or its decisions name
+    /// them; what the client decided is written into them.
+    async fn left_for(
+        &self,
+        scope: Option<&Arc<Project>>,
+        request: &ChatRequest,
+        conversation: &mut Conversation,
+    ) -> Result<Option<Arc<Left>>, Refusal> {
+        let (project, _) = self.find_model(scope, request.model.as_deref()).await?;
+        let project = format!("{}/{}", project.namespace, project.name);
+        let named = request.approvals.first().map(|(id, _)| id);
+        let left = match named {
+            Some(id) => Some(self.approvals.left(id, &project).ok_or_else(|| not_waiting(id))?),
+            None => self.approvals.left_in(&request.messages, &project),
+        };
+        let Some(left) = left else { return Ok(None) };
+        let mut waiting = left.waiting();
+        for (id, decision) in &request.approvals {
+            if !decide(&mut waiting, id, decision) {
+                return Err(not_waiting(id));
+            }
+        }
+        conversation.waiting = Some(waiting);
+        Ok(Some(left))
     }
 
     /// All that a turn needs, before anything of it happens.
@@ -181,13 +240,16 @@ impl App {
             text_formats: text_formats(&model),
             limits: model.limits.clone(),
             calls_left: conversation.calls_left,
+            always: conversation.always,
+            waiting: conversation.waiting,
         };
         let down = catalogue.down.iter();
         let notices =
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
-        Ok(Prepared { setup, asked, notices, upstreams, tools })
+        let project = format!("{}/{}", project.namespace, project.name);
+        Ok(Prepared { setup, asked, notices, upstreams, tools, project })
     }
 
     /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
@@ -291,6 +353,15 @@ fn calls(messages: &[Message]) -> Vec<String> {
         _ => None,
     });
     calls.flatten().collect()
+}
+
+fn not_waiting(id: &str) -> Refusal {
+    Refusal::BadRequest {
+        message: format!(
+            "no call waits for approval `{id}`: it was decided before, is older than an hour, or never was"
+        ),
+        param: Some("input".to_owned()),
+    }
 }
 
 /// The project's prompts, then the conversation.

@@ -1,5 +1,6 @@
 //! The driver: the one loop of a turn. It polls the step, does what the step asks for, and yields events.
 
+mod asking;
 mod attending;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::failover::Upstreams;
+pub(crate) use asking::Approving;
 use attending::{Attending, Clock};
 
 /// Progress reports that wait for a slow client; more are dropped, because only the latest matters.
@@ -35,6 +37,8 @@ pub(crate) struct Drive {
     pub turn_timeout: Duration,
     /// Who is asked what servers ask in the middle of calls.
     pub person: Option<Arc<dyn Person>>,
+    /// Who may approve calls.
+    pub approving: Approving,
     /// Where what happens is kept before it is acted on or shown.
     pub journal: Option<Box<dyn Journal>>,
     /// Ends the turn where it is, for a person who wants no more of it.
@@ -49,7 +53,7 @@ pub(crate) fn drive(
     events: Vec<ChatEvent>,
     drive: Drive,
 ) -> impl Stream<Item = ChatEvent> + Send + 'static {
-    let Drive { mut upstreams, tools, turn_timeout, person, journal, stop, remember } = drive;
+    let Drive { mut upstreams, tools, turn_timeout, person, approving, journal, stop, remember } = drive;
     let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();
@@ -90,6 +94,26 @@ pub(crate) fn drive(
                                 turn.take(Entry::Failed(too_long(&upstreams, turn_timeout)));
                                 answer = None;
                             }
+                        }
+                    }
+                }
+                Step::AskPerson(asking) => {
+                    let _stopped = clock.stop();
+                    let mut asked = approving.ask(asking, person.clone());
+                    // the last events are told once what is left of the turn is remembered
+                    while !turn.is_over() {
+                        for event in turn.told().await {
+                            yield event;
+                        }
+                        asked.keep();
+                        let Step::AskPerson(asking) = turn.course.step() else { break };
+                        let entries = tokio::select! {
+                            biased;
+                            () = stop.cancelled() => vec![Entry::Stopped],
+                            entries = asked.next(asking) => entries,
+                        };
+                        for entry in entries {
+                            turn.take(entry);
                         }
                     }
                 }
@@ -346,4 +370,4 @@ fn log_end(model: &str, event: &ChatEvent, elapsed: Duration) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -12,8 +12,8 @@ use std::time::Instant;
 use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, unfold};
 use lf_core::project::{Disabled, Transport};
-use lf_core::tool::BoxFuture;
-use lf_core::{McpServer, Project};
+use lf_core::tool::{BoxFuture, Hints};
+use lf_core::{McpServer, Project, ToolRef};
 use lf_mcp::SessionPool;
 use lf_mcp::endpoint::{Caller, Channel, List, News, Offer, Refused, Request, Watch};
 use serde_json::{Map, Value};
@@ -21,6 +21,7 @@ use tokio::sync::broadcast::error::RecvError;
 use url::{Host, Url};
 
 use crate::app::{App, Refusal};
+use crate::approvals::{CallApprovals, No};
 use merged::Merged;
 use one::One;
 pub(crate) use own::Own;
@@ -102,6 +103,11 @@ impl Gateway {
             .collect())
     }
 
+    fn gate(&self) -> Gate<'_> {
+        let (namespace, name) = &self.0.project;
+        Gate { approvals: &self.0.app.approvals, project: format!("{namespace}/{name}") }
+    }
+
     fn pool(&self) -> &SessionPool {
         self.0.app.pool()
     }
@@ -112,7 +118,7 @@ impl Gateway {
             Offering::All | Offering::Model(_) => "",
         };
         match self.servers().await?.into_iter().next() {
-            Some((_, Ok(server))) => Ok(One { pool: self.pool(), server }),
+            Some((_, Ok(server))) => Ok(One { pool: self.pool(), server, gate: self.gate() }),
             Some((_, Err(disabled))) => Err(Refused::Unavailable(format!(
                 "MCP server `{name}` is not available: {}",
                 disabled.reason
@@ -124,7 +130,7 @@ impl Gateway {
     }
 
     async fn merged(&self) -> Outcome<Merged<'_>> {
-        Ok(Merged { pool: self.pool(), servers: self.servers().await? })
+        Ok(Merged { pool: self.pool(), servers: self.servers().await?, gate: self.gate() })
     }
 
     fn instructions(&self) -> String {
@@ -214,28 +220,64 @@ impl Gateway {
     }
 }
 
-/// The one place where a client's call of a tool is passed on. What may be called at all was decided before.
-async fn call_tool(
-    pool: &SessionPool,
-    server: &Arc<McpServer>,
-    request: Request,
-    caller: &Caller,
-    channel: &Channel,
-) -> Outcome<Map<String, Value>> {
-    let started = Instant::now();
-    let tool = request.param("name").to_owned();
-    let server_name = server.name.as_str();
-    tracing::info!(server = server_name, tool, "Executing MCP tool");
-    let outcome = pool.relay(server, request, caller, channel).await;
-    let said = match &outcome {
-        Ok(result) if result.get("isError").is_none_or(|failed| failed != true) => {
-            "Tool execution successful"
+/// What a client's call of a tool passes.
+struct Gate<'a> {
+    approvals: &'a CallApprovals,
+    project: String,
+}
+
+impl Gate<'_> {
+    /// The one place where a client's call of a tool is passed on, once it is approved where the file asks for that. What
+    /// may be called at all was decided before.
+    async fn call_tool(
+        &self,
+        pool: &SessionPool,
+        server: &Arc<McpServer>,
+        request: Request,
+        caller: &Caller,
+        channel: &Channel,
+    ) -> Outcome<Map<String, Value>> {
+        let started = Instant::now();
+        let tool = request.param("name").to_owned();
+        let server_name = server.name.as_str();
+        match self.is_approved(pool, server, &tool, &request, caller).await {
+            Ok(()) => {}
+            Err(No::Tool) => return Err(Refused::UnknownTool(tool)),
+            Err(No::Said(text)) => return Ok(merged::failed(&text)),
         }
-        Ok(_) => "the tool reported an error",
-        Err(_) => "the tool call failed",
-    };
-    tracing::info!(server = server_name, tool, elapsed = ?started.elapsed(), "{said}");
-    outcome
+        tracing::info!(server = server_name, tool, "Executing MCP tool");
+        let outcome = pool.relay(server, request, caller, channel).await;
+        let said = match &outcome {
+            Ok(result) if result.get("isError").is_none_or(|failed| failed != true) => {
+                "Tool execution successful"
+            }
+            Ok(_) => "the tool reported an error",
+            Err(_) => "the tool call failed",
+        };
+        tracing::info!(server = server_name, tool, elapsed = ?started.elapsed(), "{said}");
+        outcome
+    }
+
+    async fn is_approved(
+        &self,
+        pool: &SessionPool,
+        server: &Arc<McpServer>,
+        tool: &str,
+        request: &Request,
+        caller: &Caller,
+    ) -> Result<(), No> {
+        if server.tools.approval.is_empty() {
+            return Ok(());
+        }
+        // a tool that is not listed is as dangerous as one that says nothing of itself
+        let listed = pool.catalogue(server, List::Tools, caller, None).await.unwrap_or_default();
+        let definition = listed.iter().find(|listed| listed["name"] == tool).unwrap_or(&Value::Null);
+        let approval = server.tools.approval(tool, Hints::of(definition));
+        let id = ToolRef { server: server.name.as_str().into(), name: tool.into() };
+        let arguments =
+            request.params.get("arguments").and_then(Value::as_object).cloned().unwrap_or_default();
+        self.approvals.may_run(approval, &id, &arguments, self.project.clone()).await
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

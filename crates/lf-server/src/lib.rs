@@ -2,6 +2,8 @@
 
 mod app;
 
+mod approvals;
+
 mod template;
 
 mod chat;

@@ -12,16 +12,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Done, Entry};
+use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
 use lf_core::{ChatEvent, Journal as _, Message, Project};
-use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
+use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info};
 
 use crate::app::{App, Refusal};
+use crate::approvals::{self, About, Attendance, Outcome};
 use crate::chat::{self, Prepared};
-use crate::driver::{Drive, drive};
+use crate::driver::{Approving, Drive, drive};
 
 pub(crate) use context::pending;
 use context::unsaid;
@@ -49,6 +50,8 @@ pub(crate) struct Saying {
     pub chosen_tools: bool,
     /// The most calls that are run for this request.
     pub calls_left: Option<u64>,
+    /// Who may approve calls.
+    pub attendance: Attendance,
 }
 
 impl Memory {
@@ -119,6 +122,33 @@ impl App {
         self.memory.as_ref().map_err(|reason| Refusal::NoMemory { reason: reason.clone() })
     }
 
+    /// Decides about a call that waits, wherever it does.
+    ///
+    /// # Errors
+    /// When the decision cannot be kept.
+    pub(crate) async fn decide(&self, id: &str, decision: Decision) -> Result<Outcome, Refusal> {
+        let outcome = self.approvals.decide(id, decision.clone()).await;
+        let Ok(memory) = self.memory() else { return Ok(outcome) };
+        if outcome != Outcome::Unknown {
+            return Ok(outcome);
+        }
+        let left = memory.store.all_waiting(approvals::oldest()).await.map_err(|error| unkept(&error))?;
+        let Some(left) = left.into_iter().find(|left| left.waiting.asks.iter().any(|ask| ask.id == id))
+        else {
+            return Ok(Outcome::Unknown);
+        };
+        // as it is when no turn runs that could have taken it
+        let _guard = memory.turn_to_speak(&left.conversation).await;
+        let now = memory.store.waiting(&left.conversation).await.map_err(|error| unkept(&error))?;
+        let Some(LeftWaiting { mut waiting, .. }) = now else { return Ok(Outcome::Unknown) };
+        if !approvals::decide(&mut waiting, id, &decision) {
+            return Ok(Outcome::Unknown);
+        }
+        let kept =
+            memory.store.decided(&left.conversation, &waiting).await.map_err(|error| unkept(&error))?;
+        Ok(if kept { Outcome::Taken } else { Outcome::Unknown })
+    }
+
     /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
     /// watches. Waits while another turn runs in it.
     ///
@@ -132,7 +162,7 @@ impl App {
     ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
         let guard = memory.turn_to_speak(&conversation.id).await;
-        let Saying { mut request, chosen_tools, calls_left } = saying;
+        let Saying { mut request, chosen_tools, calls_left, attendance } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let kept = memory.store.messages(&conversation.id, 0).await.map_err(|error| unkept(&error))?;
         // they are of this request, and nothing that was said
@@ -146,31 +176,50 @@ impl App {
             true => Some(memory.store.tools(&conversation.id).await.map_err(|error| unkept(&error))?),
             false => None,
         };
-        let with =
-            chat::Conversation { before: shown.into(), tools, calls_left, ..chat::Conversation::default() };
+        let waiting = memory.waiting(&conversation.id).await.map_err(|error| unkept(&error))?;
+        let always = memory.store.approved(&conversation.id).await.map_err(|error| unkept(&error))?;
+        let with = chat::Conversation {
+            before: shown.into(),
+            tools,
+            calls_left,
+            always,
+            waiting,
+            ..chat::Conversation::default()
+        };
         let prepared = self.prepare(scope, request, with).await?;
-        memory.set_going(prepared, &conversation.id, named(said), guard).await
+        self.set_going(prepared, &conversation.id, named(said), attendance, guard).await
     }
-}
 
-impl Memory {
     /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end.
     ///
     /// # Errors
     /// [`Refusal::NoMemory`]; then nothing was kept.
     pub(crate) async fn set_going(
-        self: &Arc<Self>,
+        &self,
         prepared: Prepared,
         conversation: &str,
         said: Vec<(String, Message)>,
+        attendance: Attendance,
         guard: tokio::sync::OwnedMutexGuard<()>,
     ) -> Result<Arc<Running>, Refusal> {
+        let memory = self.memory()?;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let begin = Begin { turn: &turn, conversation, said: &said, begun: &begun };
-        let mut journal = self.store.begin(begin).await.map_err(|error| unkept(&error))?;
+        let mut journal = memory.store.begin(begin).await.map_err(|error| unkept(&error))?;
         let mut events = Vec::new();
         let turn_timeout = prepared.setup.limits.turn_timeout;
+        let approving = Approving {
+            approvals: self.approvals.clone(),
+            about: About {
+                project: prepared.project,
+                model: Some(prepared.setup.model.clone()),
+                turn: Some(turn.clone()),
+                conversation: Some(conversation.to_owned()),
+            },
+            attendance,
+            wait: prepared.setup.limits.approval_timeout,
+        };
         let mut course = Course::new(prepared.setup, &mut events);
         for notice in prepared.notices {
             let entry = Entry::Notice(notice);
@@ -180,6 +229,7 @@ impl Memory {
         let running = Arc::new(Running::new(turn, conversation.to_owned()));
         let with = Drive {
             upstreams: prepared.upstreams,
+            approving,
             tools: prepared.tools,
             turn_timeout,
             person: None,
@@ -187,10 +237,12 @@ impl Memory {
             stop: Some(running.stop.clone()),
             remember: Box::new(|_| {}),
         };
-        self.run(running.clone(), course, events, with, guard);
+        memory.run(running.clone(), course, events, with, guard);
         Ok(running)
     }
+}
 
+impl Memory {
     /// Lets a turn run. It is over when its end is kept.
     fn run(
         self: &Arc<Self>,
@@ -219,6 +271,7 @@ impl Memory {
                     event = events.next() => event,
                 };
                 let Some(event) = event else { break };
+                memory.learn(&running, &event).await;
                 if let Some(state) = running.ends_with(&event) {
                     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
                     memory.end(&running, state, done).await;
@@ -231,7 +284,35 @@ impl Memory {
         });
     }
 
+    /// What is approved for all of the conversation is so for later turns, too.
+    async fn learn(&self, running: &Running, event: &ChatEvent) {
+        let ChatEvent::ApprovalDecided(ask) = event else { return };
+        if ask.decision.as_ref().is_none_or(|decision| decision.verdict != Verdict::Always) {
+            return;
+        }
+        if let Err(error) = self.store.approve_always(&running.conversation, &ask.tool).await {
+            error!(turn = running.turn, %error, "an approval for the conversation could not be kept");
+        }
+    }
+
+    /// What the last turn of a conversation ended with; what is too old by now is a no.
+    async fn waiting(&self, conversation: &str) -> Result<Option<Waiting>, StoreError> {
+        let left = self.store.waiting(conversation).await?;
+        Ok(left.map(|LeftWaiting { mut waiting, created, .. }| {
+            if created < approvals::oldest() {
+                approvals::expire(&mut waiting);
+            }
+            waiting
+        }))
+    }
+
     async fn end(&self, running: &Running, state: TurnState, done: Option<Done>) {
+        // before the end is kept: a turn that has no end is ended again after a crash
+        if let Some(waiting) = done.as_ref().and_then(|done| done.waiting.as_ref())
+            && let Err(error) = self.store.leave(&running.conversation, waiting).await
+        {
+            error!(turn = running.turn, %error, "calls that wait for an approval could not be kept");
+        }
         let said = named(done.map(|done| done.said.to_vec()).unwrap_or_default());
         let ended = self.store.end(&running.turn, &running.conversation, state, &said).await;
         if let Err(error) = ended {

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use lf_core::ModelError;
 use lf_dialects::anthropic_messages;
 use lf_dialects::openai_chat::{self, ErrorReply, RequestError};
@@ -97,6 +97,18 @@ impl Caller {
 
     pub(crate) fn refusal(&self, refusal: &Refusal) -> Response {
         error_reply(self.refused(refusal))
+    }
+
+    /// What was asked for as it is shown, or why it is not.
+    pub(crate) fn answer<T, R: IntoResponse>(
+        &self,
+        found: Result<T, Refusal>,
+        shown: impl FnOnce(T) -> R,
+    ) -> Response {
+        match found {
+            Ok(found) => shown(found).into_response(),
+            Err(refusal) => self.refusal(&refusal),
+        }
     }
 
     /// A request that cannot become a turn.

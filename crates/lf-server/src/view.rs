@@ -1,10 +1,13 @@
 //! JSON views of servers and tools, the same over HTTP and on the command line.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use lf_core::project::Disabled;
 use lf_core::tool::ToolContent;
 use lf_core::tool_set::Target;
-use lf_core::{ChatEvent, ToolOutput, ToolSet, Usage};
+use lf_core::{ChatEvent, Model, ToolOutput, ToolSet, Usage};
+use lf_dialects::openai_chat;
 use lf_mcp::{ServerReport, ServerState};
 use serde_json::{Value, json};
 
@@ -99,6 +102,20 @@ pub fn tools(set: &ToolSet) -> Vec<Value> {
         .collect()
 }
 
+/// A model of a project, by its name in the file.
+pub(crate) fn model(name: &str, model: &Result<Arc<Model>, Disabled>) -> Value {
+    match model {
+        Ok(model) => json!({
+            "name": name,
+            "description": model.description,
+            "provider": model.provider.name(),
+            "model": model.model,
+            "mcp_servers": model.servers,
+        }),
+        Err(disabled) => json!({"name": name, "error": disabled.reason}),
+    }
+}
+
 /// A tool's output in MCP's own shape.
 pub fn output(server: &str, tool: &str, output: &ToolOutput) -> Value {
     let content: Vec<Value> = output.content.iter().map(ToolContent::to_json).collect();
@@ -127,13 +144,7 @@ pub fn event(event: &ChatEvent) -> Value {
             "tool": tool.as_ref().map(|tool| &*tool.name),
             "arguments": call.arguments.value().map_or_else(|_| call.arguments.raw().into(), |map| Value::Object(map.clone())),
         }),
-        ChatEvent::CallProgress { call_id, progress } => json!({
-            "event": "tool_progress",
-            "call_id": call_id,
-            "progress": progress.progress,
-            "total": progress.total,
-            "message": progress.message,
-        }),
+        ChatEvent::CallProgress { call_id, progress } => openai_chat::call_progress(call_id, progress),
         ChatEvent::CallFinished { result, elapsed } => json!({
             "event": "tool_result",
             "call_id": result.call_id,
@@ -146,6 +157,9 @@ pub fn event(event: &ChatEvent) -> Value {
             "event": "client_tool_calls",
             "calls": calls.iter().map(|call| json!({"id": call.id, "name": call.name, "arguments": call.arguments.raw()})).collect::<Vec<_>>(),
         }),
+        ChatEvent::ApprovalNeeded(_) | ChatEvent::ApprovalDecided(_) => {
+            openai_chat::lf_event(event).unwrap_or_default()
+        }
         ChatEvent::Notice(text) => json!({"event": "notice", "text": text}),
         ChatEvent::Finished { reason, usage: used, rounds, .. } => json!({
             "event": "finished",

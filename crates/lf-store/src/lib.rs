@@ -12,4 +12,6 @@ mod schema;
 mod store;
 
 pub use error::StoreError;
-pub use store::{Begin, Conversation, Kept, Kind, Page, Response, Store, TurnJournal, TurnRecord, TurnState};
+pub use store::{
+    Begin, Conversation, Kept, Kind, LeftWaiting, Page, Response, Store, TurnJournal, TurnRecord, TurnState,
+};

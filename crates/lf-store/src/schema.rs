@@ -1,7 +1,8 @@
 //! The tables, in the order in which they came to be. A step that was released is never changed.
 
 /// Each brings the database from the version that is its index to the next.
-pub(crate) const STEPS: &[&str] = &["
+pub(crate) const STEPS: &[&str] = &[
+    "
     CREATE TABLE conversation (
         id TEXT PRIMARY KEY,
         scope TEXT NOT NULL,
@@ -64,7 +65,25 @@ pub(crate) const STEPS: &[&str] = &["
         body TEXT NOT NULL,
         PRIMARY KEY (conversation, hash)
     ) WITHOUT ROWID;
-", "
+",
+    "
+    -- calls that the last turn of a conversation ended with, because nobody had approved them
+    CREATE TABLE waiting (
+        conversation TEXT PRIMARY KEY REFERENCES conversation ON DELETE CASCADE,
+        body TEXT NOT NULL,
+        created INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX waiting_by_age ON waiting (created);
+
+    -- tools that were approved for all of a conversation
+    CREATE TABLE approved (
+        conversation TEXT NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        server TEXT NOT NULL,
+        name TEXT NOT NULL,
+        PRIMARY KEY (conversation, server, name)
+    ) WITHOUT ROWID;
+",
+    "
     CREATE INDEX message_by_turn ON message (turn);
 
     -- kind `response`: the responses that go on from one another are one conversation; a deleted one that others go on
@@ -102,4 +121,5 @@ pub(crate) const STEPS: &[&str] = &["
 
     -- words of deleted messages leave the index of words at once
     INSERT INTO said (said, rank) VALUES ('secure-delete', 1);
-"];
+",
+];

@@ -1,5 +1,6 @@
 //! What is remembered, as the daemon speaks of it.
 
+mod approvals;
 mod conversations;
 mod messages;
 mod parts;
@@ -11,9 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use lf_core::ToolRef;
+
 use crate::error::StoreError;
 use crate::sqlite::{Batch, Param, Row, Sqlite};
 
+pub use approvals::LeftWaiting;
 pub use conversations::{Conversation, Kind, Page};
 pub use messages::Kept;
 pub use responses::Response;
@@ -82,6 +86,12 @@ impl Columns {
             _ => 0,
         }
     }
+}
+
+/// Server and name.
+fn tool(row: Row) -> ToolRef {
+    let mut columns = Columns::of(row);
+    ToolRef { server: columns.text().into(), name: columns.text().into() }
 }
 
 #[cfg(test)]

@@ -45,6 +45,9 @@ impl Cli {
         if let Command::Chat(chat) = &mut cli.command {
             chat.server = chat.server.take().or_else(|| text("LF_SERVER"));
         }
+        if let Command::Approvals(approvals) = &mut cli.command {
+            approvals.server = approvals.server.take().or_else(|| text("LF_SERVER"));
+        }
         if let Command::Mcp(Mcp::List { at, .. } | Mcp::Health { at, .. } | Mcp::Restart { at, .. }) =
             &mut cli.command
         {
@@ -80,12 +83,46 @@ pub(crate) enum Command {
     /// The MCP servers of the project
     #[command(subcommand)]
     Mcp(Mcp),
+    /// Calls in a running daemon that wait for a person: list them, approve or deny
+    Approvals(Approvals),
     /// Serve a directory's files read-only, as an MCP server on stdin and stdout
     Files(Files),
     /// Write completions for a shell
     Completions {
         /// bash, zsh, fish, elvish or powershell
         shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Approvals {
+    #[command(subcommand)]
+    pub command: Option<ApprovalsCommand>,
+    /// The daemon (also LF_SERVER; default: http://127.0.0.1:14345)
+    #[arg(long, global = true, value_name = "URL")]
+    pub server: Option<String>,
+    /// JSON instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// What waits (default)
+    List,
+    /// Let a call run
+    Approve {
+        id: String,
+        /// And every later call of this tool in its conversation
+        #[arg(long)]
+        always: bool,
+    },
+    /// Do not let it run
+    Deny {
+        id: String,
+        /// Told to the model
+        #[arg(long)]
+        reason: Option<String>,
     },
 }
 

@@ -38,7 +38,7 @@ impl AtTheTerminal {
 
 impl Person for AtTheTerminal {
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
-        if question.method != Question::ELICITATION {
+        if ![Question::ELICITATION, Question::APPROVAL].contains(&question.method.as_str()) {
             return Box::pin(std::future::ready(Reply::Nobody));
         }
         Box::pin(async move {
@@ -72,6 +72,9 @@ pub(crate) async fn interview(
     signals: &mut Signals,
     question: &Question,
 ) -> Result<Outcome, Trouble> {
+    if question.method == Question::APPROVAL {
+        return approval(&mut Desk { prompt, signals }, question).await;
+    }
     let during =
         question.tool.as_deref().map_or_else(String::new, |tool| format!(" during `{}`", short(tool, 128)));
     let message = text(question.params["message"].as_str().unwrap_or_default());
@@ -94,6 +97,27 @@ pub(crate) async fn interview(
         Said::Cancelled => Outcome::Reply(Reply::Result(json!({"action": "cancel"}))),
         Said::Signal => Outcome::Signal,
     })
+}
+
+/// Whether a call may run. What is no clear yes is a no.
+async fn approval(at: &mut Desk<'_>, question: &Question) -> Result<Outcome, Trouble> {
+    let tool = short(question.tool.as_deref().unwrap_or_default(), 128);
+    let arguments = short(question.params["arguments"].as_str().unwrap_or_default(), SHOWN);
+    tell(&format!("The model wants to run `{tool}` of MCP server `{}` with {arguments}", question.server));
+    let decision = loop {
+        let line = match at.line("run it? [yes, no, always for this conversation] ").await? {
+            Said::Value(line) => line.trim().to_ascii_lowercase(),
+            Said::Declined | Said::Cancelled => break "deny",
+            Said::Signal => return Ok(Outcome::Signal),
+        };
+        match line.as_str() {
+            "y" | "yes" => break "approve",
+            "n" | "no" => break "deny",
+            "a" | "always" => break "always",
+            _ => {}
+        }
+    };
+    Ok(Outcome::Reply(Reply::Result(json!({"decision": decision}))))
 }
 
 struct Desk<'a> {

@@ -148,7 +148,7 @@ impl Engine<'_> {
         }
     }
 
-    /// `person` is asked what servers ask; a daemon has its own answer to that.
+    /// `person` is asked what has to be approved, and here also what servers ask: a daemon has its own answer to that.
     async fn events(
         &self,
         request: ChatRequest,
@@ -159,8 +159,8 @@ impl Engine<'_> {
                 Ok(events) => Ok(events.boxed()),
                 Err(refusal) => Err(Trouble::failure(refusal.to_string())),
             },
-            Engine::Daemon(daemon) => Ok(daemon.events(request)),
-            Engine::Kept(kept) => kept.events(&request).await,
+            Engine::Daemon(daemon) => Ok(daemon.events(request, person)),
+            Engine::Kept(kept) => kept.events(&request, person).await,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! `lf chat --server`: the turns run in a daemon, which is an OpenAI-compatible endpoint like any other, and tells what its
 //! tools do in an extra field.
 
+mod kept;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,44 +11,63 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, Stream};
 use lf_core::model::ChatRequest;
 use lf_core::project::Provider;
-use lf_core::tool::ToolProgress;
+use lf_core::tool::{Person, Question, Reply, ToolProgress};
+use lf_core::turn::{Ask, Decision};
 use lf_core::{Arguments, ChatEvent, Model, ModelDelta, ModelRequest, ToolCall, ToolRef, ToolResult, Usage};
 use lf_dialects::sse::SseDecoder;
 use lf_dialects::{AnswerDecoder, Dialect};
 use lf_models::{ByteStream, Client, Timeouts};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::exit::Trouble;
-
-mod kept;
+use crate::remote::{HERE, Remote};
 
 pub(crate) use kept::Kept;
+
+/// Where a daemon answers for `project`, which is `namespace/project`; without one, for the project it was started in.
+pub(crate) fn base_url(server: &str, project: Option<&str>) -> Result<String, Trouble> {
+    let server = root(server)?;
+    match project {
+        Some(project) if project.split('/').count() == 2 => Ok(format!("{server}/v1/projects/{project}")),
+        Some(project) => Err(Trouble::usage(format!("`{project}` is not `namespace/project`"))),
+        None => Ok(format!("{server}/v1")),
+    }
+}
+
+/// Where all of a daemon answers.
+pub(crate) fn root(server: &str) -> Result<&str, Trouble> {
+    let server = server.trim_end_matches('/');
+    match server.starts_with("http://") || server.starts_with("https://") {
+        true => Ok(server),
+        false => Err(Trouble::usage(format!("`--server {server}` is not an http or https URL"))
+            .hint(format!("such as {HERE}"))),
+    }
+}
 
 pub(crate) struct Daemon {
     base_url: String,
     client: Client,
+    /// Beside the models: whatever else the daemon is asked.
+    remote: Remote,
 }
 
 impl Daemon {
     /// `project` is `namespace/project`; without one, the project the daemon was started in.
     pub(crate) fn new(server: &str, project: Option<&str>) -> Result<Self, Trouble> {
-        let server = server.trim_end_matches('/');
-        if !(server.starts_with("http://") || server.starts_with("https://")) {
-            return Err(Trouble::usage(format!("`--server {server}` is not an http or https URL"))
-                .hint("such as http://127.0.0.1:14345"));
-        }
-        let base_url = match project {
-            Some(project) => format!("{server}/v1/projects/{project}"),
-            None => format!("{server}/v1"),
-        };
+        let base_url = base_url(server, project)?;
         let roots = crate::roots::roots(&crate::environment());
         let client = Client::trusting(Timeouts::default(), &roots);
         let client = client.map_err(|error| Trouble::failure(error.to_string()))?;
-        Ok(Self { base_url, client })
+        Ok(Self { base_url, client, remote: Remote::new(server, None)? })
     }
 
-    /// The answer as events.
-    pub(crate) fn events(&self, request: ChatRequest) -> BoxStream<'static, ChatEvent> {
+    /// The answer as events. `person` is asked what has to be approved; others may decide meanwhile.
+    pub(crate) fn events(
+        &self,
+        request: ChatRequest,
+        person: Option<Arc<dyn Person>>,
+    ) -> BoxStream<'static, ChatEvent> {
         // an empty name means the default model
         let upstream_name = request.model.unwrap_or_default();
         let model = Model::new(&upstream_name, Provider::Openai, &upstream_name, &self.base_url);
@@ -61,7 +82,44 @@ impl Daemon {
             ..ModelRequest::default()
         };
         let bytes = lf_models::ask_for_bytes(&Arc::new(model), &self.client, &ask);
-        events_of(bytes, self.base_url.clone()).boxed()
+        let events = events_of(bytes, self.base_url.clone());
+        match person {
+            Some(person) => attended(events, person, self.remote.clone()).boxed(),
+            None => events.boxed(),
+        }
+    }
+}
+
+/// Asks the person what has to be approved, while the answer goes on.
+fn attended(
+    events: impl Stream<Item = ChatEvent> + Send,
+    person: Arc<dyn Person>,
+    remote: Remote,
+) -> impl Stream<Item = ChatEvent> + Send {
+    stream! {
+        let mut events = std::pin::pin!(events);
+        let mut waiting: Vec<(Ask, AbortOnDropHandle<()>)> = Vec::new();
+        while let Some(event) = events.next().await {
+            match &event {
+                ChatEvent::ApprovalNeeded(ask) => {
+                    let asking = decide((**ask).clone(), person.clone(), remote.clone());
+                    waiting.push(((**ask).clone(), AbortOnDropHandle::new(tokio::spawn(asking))));
+                }
+                ChatEvent::ApprovalDecided(decided) => waiting.retain(|(ask, _)| ask.id != decided.id),
+                _ => {}
+            }
+            yield event;
+        }
+    }
+}
+
+async fn decide(ask: Ask, person: Arc<dyn Person>, remote: Remote) {
+    let id = ask.id.clone();
+    let Reply::Result(said) = person.ask(Question::approval(&ask)).await else { return };
+    let body = json!({"decision": said["decision"], "by": "the person at the terminal"});
+    if let Err(trouble) = remote.post_json(&format!("/approvals/{id}"), &body).await {
+        // the turn waits on, and says how else it can be approved
+        trouble.print();
     }
 }
 
@@ -102,6 +160,8 @@ fn events_of(mut bytes: ByteStream, url: String) -> impl Stream<Item = ChatEvent
 struct Fold {
     started: bool,
     calls: Vec<ToolCall>,
+    /// Not decided yet.
+    asks: Vec<Ask>,
     usage: Usage,
     rounds: u32,
     /// Results came after the last call: the next call is of another round.
@@ -157,6 +217,34 @@ impl Fold {
             }
             "model" => Some(ChatEvent::Answering { model: text("model") }),
             "notice" => Some(ChatEvent::Notice(text("message"))),
+            _ => self.asked(lf),
+        }
+    }
+
+    /// What has to be approved, and what was decided about it.
+    fn asked(&mut self, lf: &Value) -> Option<ChatEvent> {
+        let text = |key: &str| lf[key].as_str().unwrap_or_default().to_owned();
+        match lf["event"].as_str()? {
+            "approval_needed" => {
+                let call = ToolCall {
+                    id: text("call_id"),
+                    name: text("tool"),
+                    arguments: Arguments::parse(text("arguments")),
+                    rest: Map::new(),
+                };
+                let tool = ToolRef { server: text("server").into(), name: text("tool").into() };
+                let ask = Ask { id: text("approval"), call, tool, decision: None };
+                self.asks.push(ask.clone());
+                Some(ChatEvent::ApprovalNeeded(Box::new(ask)))
+            }
+            "approval_decided" => {
+                let at = self.asks.iter().position(|ask| ask.id == text("approval"))?;
+                let mut ask = self.asks.remove(at);
+                let verdict = serde_json::from_value(lf["decision"].clone()).ok()?;
+                let reason = lf["reason"].as_str().map(str::to_owned);
+                ask.decision = Some(Decision { verdict, by: text("by"), reason });
+                Some(ChatEvent::ApprovalDecided(Box::new(ask)))
+            }
             _ => None,
         }
     }

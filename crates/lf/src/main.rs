@@ -1,5 +1,6 @@
 //! The program: arguments, terminal, signals, exit status. Everything else is in the crates below.
 
+mod approvals;
 mod args;
 
 mod asking;
@@ -80,6 +81,7 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
         | Command::Chat(_)
         | Command::Serve(_)
         | Command::Mcp(_)
+        | Command::Approvals(_)
         | Command::Projects(_)
         | Command::Conversations(_)
         | Command::Config(_) => {
@@ -125,6 +127,7 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             outcome
         }
         Command::Chat(options) => chat(common, options).await,
+        Command::Approvals(options) => approvals::run(options).await,
         Command::Projects(command) => {
             let app = app(common, None)?;
             projects::run(&app, command).await

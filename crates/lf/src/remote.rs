@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 
+use crate::daemon::{base_url, root};
 use crate::exit::Trouble;
 
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
@@ -19,6 +20,7 @@ const TOLD: Duration = Duration::from_secs(24 * 3600);
 /// Where `lf serve` listens when it is not told where.
 pub(crate) const HERE: &str = "http://127.0.0.1:14345";
 
+#[derive(Clone)]
 pub(crate) struct Remote {
     base_url: String,
     client: reqwest::Client,
@@ -27,30 +29,20 @@ pub(crate) struct Remote {
 impl Remote {
     /// What concerns a project. `project` is `namespace/project`; without one, the project the daemon was started in.
     pub(crate) fn new(server: &str, project: Option<&str>) -> Result<Self, Trouble> {
-        let mut remote = Self::whole(server)?;
-        match project {
-            Some(project) if project.split('/').count() == 2 => {
-                remote.base_url.push_str("/v1/projects/");
-                remote.base_url.push_str(project);
-            }
-            Some(project) => return Err(Trouble::usage(format!("`{project}` is not `namespace/project`"))),
-            None => remote.base_url.push_str("/v1"),
-        }
-        Ok(remote)
+        Self::at(base_url(server, project)?)
     }
 
     /// The whole daemon.
     pub(crate) fn whole(server: &str) -> Result<Self, Trouble> {
-        let server = server.trim_end_matches('/');
-        if !(server.starts_with("http://") || server.starts_with("https://")) {
-            return Err(Trouble::usage(format!("`--server {server}` is not an http or https URL"))
-                .hint(format!("such as {HERE}")));
-        }
+        Self::at(root(server)?.to_owned())
+    }
+
+    fn at(base_url: String) -> Result<Self, Trouble> {
         let builder = reqwest::Client::builder().connect_timeout(CONNECT_WAIT).timeout(ANSWER_WAIT);
         let client = builder.redirect(reqwest::redirect::Policy::none()).build();
         let client =
             client.map_err(|error| Trouble::failure(format!("the HTTP client cannot be set up: {error}")))?;
-        Ok(Self { base_url: server.to_owned(), client })
+        Ok(Self { base_url, client })
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Value, Trouble> {
@@ -59,6 +51,10 @@ impl Remote {
 
     pub(crate) async fn post(&self, path: &str) -> Result<Value, Trouble> {
         self.ask(Method::POST, path, None).await
+    }
+
+    pub(crate) async fn post_json(&self, path: &str, body: &Value) -> Result<Value, Trouble> {
+        self.ask(Method::POST, path, Some(body)).await
     }
 
     /// # Errors

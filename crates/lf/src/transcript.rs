@@ -64,7 +64,11 @@ impl Transcript {
                 );
             }
             ChatEvent::Failed(error) => self.failure = Some(error.to_string()),
-            ChatEvent::Reasoning(_) | ChatEvent::CallProgress { .. } | ChatEvent::Native(_) => {}
+            ChatEvent::Reasoning(_)
+            | ChatEvent::CallProgress { .. }
+            | ChatEvent::ApprovalNeeded(_)
+            | ChatEvent::ApprovalDecided(_)
+            | ChatEvent::Native(_) => {}
         }
     }
 
@@ -169,6 +173,16 @@ impl Terminal {
             }
             ChatEvent::Answering { model } => {
                 self.status(YELLOW, &format!("model `{}` answers", printable(model)));
+            }
+            ChatEvent::ApprovalNeeded(ask) => {
+                let tool = printable(&ask.tool.name);
+                self.status(YELLOW, &format!("? {tool} has to be approved ({})", printable(&ask.id)));
+            }
+            ChatEvent::ApprovalDecided(ask) => {
+                if let Some(decision) = &ask.decision {
+                    let what = format!("  {} by {}", decision.verdict.name(), printable(&decision.by));
+                    self.status(DIM, &what);
+                }
             }
             ChatEvent::Started { .. }
             | ChatEvent::Reasoning(_)

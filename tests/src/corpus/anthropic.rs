@@ -113,6 +113,8 @@ fn ask(request: ChatRequest, events: &mut Vec<ChatEvent>) -> AskModel {
         text_formats: lf_core::text_calls::DEFAULT,
         limits: Limits::default(),
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
     };
     start(setup, events)
 }
@@ -150,7 +152,9 @@ fn turn(case: &Value, names: &[&str], bytes: &[u8], split: usize) -> Result<Vec<
         Err(error) => drop(ask.fail(error, &mut events)),
         Ok(()) => match ask.finish(&mut events) {
             Step::Done(_) => {}
-            Step::AskModel(_) | Step::RunTools(_) => bail!("the turn does not end with this answer"),
+            Step::AskModel(_) | Step::AskPerson(_) | Step::RunTools(_) => {
+                bail!("the turn does not end with this answer")
+            }
         },
     }
     Ok(events)

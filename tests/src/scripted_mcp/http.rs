@@ -1,6 +1,6 @@
 //! Streamable HTTP: a POST per message, answered by an event stream; sessions by header.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,6 +24,9 @@ struct Endpoint {
     /// Requests of the modern generation.
     modern: AtomicUsize,
     expired: AtomicBool,
+    /// What the requests of sessions asked for, by [`key`]: a cancellation names but an id, and its response may be closed
+    /// before it comes. Kept as long as the session.
+    asked_for: Mutex<HashMap<String, String>>,
 }
 
 pub(super) fn router(server: Arc<Server>) -> Router {
@@ -33,6 +36,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         opened: AtomicUsize::new(0),
         modern: AtomicUsize::new(0),
         expired: AtomicBool::new(false),
+        asked_for: Mutex::default(),
     };
     Router::new().route("/mcp", any(take)).with_state(Arc::new(endpoint))
 }
@@ -66,6 +70,8 @@ async fn take(
             let session = session_of(&headers);
             endpoint.server.note("delete");
             endpoint.sessions.lock().unwrap().remove(&session);
+            let ours = format!("{session} ");
+            endpoint.asked_for.lock().unwrap().retain(|key, _| !key.starts_with(&ours));
             return StatusCode::OK.into_response();
         }
         _ => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
@@ -90,8 +96,10 @@ async fn take(
         return refusal;
     }
     if message["method"] == "notifications/cancelled" {
-        endpoint.server.note("cancellation");
-        endpoint.server.cancel(&key(&headers, &message["params"]["requestId"]));
+        let key = key(&headers, &message["params"]["requestId"]);
+        let what = endpoint.asked_for.lock().unwrap().get(&key).cloned();
+        endpoint.server.note(&format!("cancellation of {}", what.as_deref().unwrap_or("what never came")));
+        endpoint.server.cancel(&key);
         return StatusCode::ACCEPTED.into_response();
     }
     if message["id"].is_null() || message["method"].is_null() {
@@ -102,7 +110,11 @@ async fn take(
     // without a session there are no ids to tell calls by: only the end of its own response cancels one
     let key = match is_modern {
         true => format!("request {}", endpoint.modern.fetch_add(1, Ordering::SeqCst)),
-        false => key(&headers, &message["id"]),
+        false => {
+            let key = key(&headers, &message["id"]);
+            endpoint.asked_for.lock().unwrap().insert(key.clone(), subject(&message));
+            key
+        }
     };
     let mut response = reply(endpoint.server.clone(), key, message);
     if let Some(session) = session {
@@ -162,6 +174,12 @@ where
 /// Ids are unique within a session only.
 fn key(headers: &HeaderMap, id: &Value) -> String {
     format!("{} {id}", session_of(headers))
+}
+
+/// The tool that a request calls, or else its method.
+fn subject(request: &Value) -> String {
+    let name = request["params"]["name"].as_str().filter(|_| request["method"] == "tools/call");
+    name.or(request["method"].as_str()).unwrap_or_default().to_owned()
 }
 
 /// Ends a call whose answer nobody waits for any more.

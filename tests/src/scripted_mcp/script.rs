@@ -163,6 +163,20 @@ impl Script {
         Self::with(names.iter().map(|name| ScriptedTool::new(name, Act::Echo)))
     }
 
+    /// A tool for each thing that an answer can be: `echo`, `fail`, `refuse`, `image`, `count`, and `hang`, which gives
+    /// none.
+    pub fn of_every_kind() -> Self {
+        let image = json!({"type": "image", "data": "aGF5", "mimeType": "image/png"});
+        Self::with([
+            ScriptedTool::new("echo", Act::Echo),
+            ScriptedTool::new("fail", Act::Fail("no hay".to_owned())),
+            ScriptedTool::new("refuse", Act::Refuse(-32_050, "not today".to_owned())),
+            ScriptedTool::new("image", Act::Content(vec![image])),
+            ScriptedTool::new("count", Act::Progress(3)),
+            ScriptedTool::new("hang", Act::Hang),
+        ])
+    }
+
     pub fn with(tools: impl IntoIterator<Item = ScriptedTool>) -> Self {
         Self { tools: tools.into_iter().collect(), ..Self::default() }
     }

@@ -197,6 +197,7 @@ fn limits(reading: &mut Reading<'_, '_, '_>, raw: &RawModel) -> Limits {
         result_tokens: size(raw.result_tokens, defaults.result_tokens),
         context_tokens: size(raw.context_tokens, defaults.context_tokens),
         turn_timeout: reading.duration(Some("limits"), "turn_timeout", defaults.turn_timeout),
+        approval_timeout: reading.duration(Some("limits"), "approval_timeout", defaults.approval_timeout),
         repeat_calls: raw.repeat_calls.unwrap_or(defaults.repeat_calls),
     }
 }

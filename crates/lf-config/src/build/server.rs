@@ -1,19 +1,20 @@
 //! Entries of `mcp.servers`.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use globset::{Glob, GlobMatcher};
 use indexmap::IndexMap;
 use lf_core::Secret;
 use lf_core::project::{
-    Disabled, Elicitation, HttpServer, McpServer, ProcessLimits, Protocol, StdioServer, ToolFilter, Transport,
+    ApprovalOf, ApprovalRule, Disabled, Elicitation, Hint, HttpServer, McpServer, ProcessLimits, Protocol,
+    StdioServer, ToolFilter, Transport,
 };
+use lf_core::tool::Approval;
 
 use super::{Context, Reading, auth, broken, is_header_value, provider::url_problem};
 use crate::diagnostic::{Report, quote};
 use crate::node::Node;
-use crate::raw::{RawDecision, RawElicitation, RawProtocol, RawServer, RawTransport};
+use crate::raw::{RawElicitation, RawProtocol, RawServer, RawTransport};
 use crate::variables::{Syntax, expand};
 
 const EXPANDED: [(&str, Syntax); 11] = [
@@ -31,8 +32,6 @@ const EXPANDED: [(&str, Syntax); 11] = [
 ];
 const STDIO_KEYS: [&str; 6] = ["command", "args", "env", "cwd", "inherit_env", "limits"];
 const HTTP_KEYS: [&str; 3] = ["base_url", "headers", "auth"];
-const TIMEOUT: Duration = Duration::from_secs(30);
-const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn read(
     name: &str,
@@ -44,9 +43,9 @@ pub(super) fn read(
     let expanded = expand(node, &EXPANDED, &format!("{thing} is not available"), context.variables, report);
     let mut reading = Reading::new(thing, &expanded, context, report);
     let Some(raw) = reading.raw::<RawServer>() else { return Err(broken()) };
-    let timeout = reading.duration(None, "timeout", TIMEOUT);
-    let max_timeout = reading.duration(None, "max_timeout", timeout * 10);
-    let startup_timeout = reading.duration(None, "startup_timeout", STARTUP_TIMEOUT);
+    let timeout = reading.duration(None, "timeout", McpServer::TIMEOUT);
+    let max_timeout = reading.duration(None, "max_timeout", timeout * McpServer::TOTAL);
+    let startup_timeout = reading.duration(None, "startup_timeout", McpServer::STARTUP_TIMEOUT);
     if max_timeout < timeout
         && let Some(node) = reading.node("max_timeout")
         && let Some(diagnostic) = reading.wrong(node, "`max_timeout` is shorter than `timeout`".to_owned())
@@ -203,7 +202,7 @@ fn is_header_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// `tools` and `approval` together: what may not run without asking is withheld, as nobody can be asked yet.
+/// `tools` and `approval` together.
 fn filter(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> ToolFilter {
     let node = &reading.expanded.node;
     let tools = node.get("tools");
@@ -214,15 +213,16 @@ fn filter(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> ToolFilter {
             .map(|list| globs(list, reading.report))
             .unwrap_or_default(),
         rename: IndexMap::new(),
+        approval: Vec::new(),
     };
     if let Some(approval) = node.entry("approval").filter(|_| raw.approval.is_some()) {
         match approval.node.as_str() {
-            Some(word) => withhold("*", &approval.node, word, &mut filter, reading.report),
+            Some(word) => filter.approval.extend(rule("*", &approval.node, word, reading.report)),
             None => {
                 for entry in approval.node.entries() {
                     let word = entry.node.as_str().unwrap_or_default();
-                    let glob = Node::text(entry.key.clone(), entry.key_span.clone());
-                    withhold(&entry.key, &glob, word, &mut filter, reading.report);
+                    let pattern = Node::text(entry.key.clone(), entry.key_span.clone());
+                    filter.approval.extend(rule(&entry.key, &pattern, word, reading.report));
                 }
             }
         }
@@ -245,20 +245,19 @@ fn filter(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> ToolFilter {
     filter
 }
 
-fn withhold(pattern: &str, node: &Node, word: &str, filter: &mut ToolFilter, report: &mut Report<'_>) {
-    let decision = match word {
-        "ask" => RawDecision::Ask,
-        "deny" => RawDecision::Deny,
-        // `auto`; another word was told by the check of structure
-        _ => return,
+fn rule(pattern: &str, node: &Node, word: &str, report: &mut Report<'_>) -> Option<ApprovalRule> {
+    let approval = match word {
+        "auto" => Approval::Auto,
+        "ask" => Approval::Ask,
+        "deny" => Approval::Deny,
+        // told by the check of structure
+        _ => return None,
     };
-    filter.deny.extend(glob(pattern, node, report));
-    if decision == RawDecision::Ask {
-        report
-            .warning(&node.span, "`approval: ask` is understood but not acted on yet")
-            .label("tools that match are withheld until then")
-            .hint("`auto` runs them without asking");
-    }
+    let of = match Hint::ALL.into_iter().find(|hint| hint.name() == pattern) {
+        Some(hint) => ApprovalOf::Hint(hint),
+        None => ApprovalOf::Tools(glob(pattern, node, report)?),
+    };
+    Some(ApprovalRule { of, approval })
 }
 
 fn globs(list: &Node, report: &mut Report<'_>) -> Vec<GlobMatcher> {

@@ -99,6 +99,7 @@ runtime:
           parallel_calls: 16
           result_tokens: 25000
           turn_timeout: 300s
+          approval_timeout: 300s
           repeat_calls: 3
     "#);
 }

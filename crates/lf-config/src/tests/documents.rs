@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lf_core::message::Role;
 use lf_core::project::{Elicitation, Generation, Protocol, Provider, ToolCallStrategy, Transport};
+use lf_core::tool::{Approval, Hints};
 
 use super::*;
 
@@ -181,7 +182,7 @@ fn limits_filters_and_times_reach_the_project() {
       command: x
       cwd: tools
       tools: {allow: ['read_*', 'write_*'], deny: [read_secret], rename: {read_file: read}}
-      approval: {'write_*': ask, 'rm*': deny, 'read_*': auto}
+      approval: {'write_*': ask, 'rm*': deny, 'read_*': auto, destructiveHint: ask}
       timeout: 1m30s
       startup_timeout: 0.5
       required: true
@@ -193,7 +194,7 @@ runtime:
   models:
     - name: m
       provider: demo
-      limits: {rounds: 2, parallel_calls: 3, result_tokens: 400, turn_timeout: 500ms, repeat_calls: 5}
+      limits: {rounds: 2, parallel_calls: 3, result_tokens: 400, turn_timeout: 500ms, repeat_calls: 5, approval_timeout: 90s}
       model_api_parameters: {temperature: 0.2, stop: [no, 'x'], seed: 0x10}
       extra_body: {keep_alive: 5m}
 ",
@@ -209,19 +210,25 @@ runtime:
     assert_eq!(loaded.project.servers["off"].as_ref().expect("usable").elicitation, Elicitation::Defaults);
     let permitted =
         ["read_file", "read_secret", "write_file", "rm", "list"].map(|tool| server.tools.permits(tool));
-    assert_eq!(permitted, [true, false, false, false, false]);
+    assert_eq!(permitted, [true, false, true, false, false]);
+    let hints = |read_only| Hints::of(&serde_json::json!({"annotations": {"readOnlyHint": read_only}}));
+    let approval = |tool: &str, read_only| server.tools.approval(tool, hints(read_only));
+    let approvals = ["read_file", "write_file", "rm", "list"].map(|tool| approval(tool, false));
+    assert_eq!(approvals, [Approval::Auto, Approval::Ask, Approval::Deny, Approval::Ask]);
+    assert_eq!(approval("list", true), Approval::Auto);
     assert_eq!(server.tools.rename["read_file"], "read");
     let Transport::Stdio(stdio) = &server.transport else { panic!() };
     assert_eq!(stdio.cwd, Path::new("/srv/farm/tools"));
     assert_eq!((stdio.limits.memory, stdio.limits.processes), (Some(512 << 20), None));
-    assert!(!loaded.project.servers["off"].as_ref().expect("usable").tools.permits("anything"));
+    let off = loaded.project.servers["off"].as_ref().expect("usable");
+    assert_eq!(off.tools.approval("anything", hints(true)), Approval::Deny);
     let model = loaded.project.models["m"].as_ref().expect("usable");
     let limits = &model.limits;
     assert_eq!(
         (limits.rounds, limits.parallel_calls, limits.result_tokens, limits.repeat_calls),
         (2, 3, 400, 5)
     );
-    assert_eq!(limits.turn_timeout, seconds(0.5));
+    assert_eq!((limits.turn_timeout, limits.approval_timeout), (seconds(0.5), seconds(90.0)));
     // `no` is the word and not `false`
     let expected = serde_json::json!({"temperature": 0.2, "stop": ["no", "x"], "seed": 16});
     assert_eq!(serde_json::Value::Object(model.parameters.clone()), expected);

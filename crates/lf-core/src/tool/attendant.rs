@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{BoxFuture, ToolProgress};
+use crate::turn::Ask;
 
 /// Who attends a call. Any `Fn(ToolProgress)` does, and answers no questions.
 pub trait Attendant: Send + Sync {
@@ -46,7 +47,7 @@ pub struct Question {
     pub server: Arc<str>,
     /// The server's name for the tool; `None` while something else is asked of the server.
     pub tool: Option<Arc<str>>,
-    /// As MCP names it: `elicitation/create`, `sampling/createMessage`, `roots/list`.
+    /// As MCP names it: `elicitation/create`, `sampling/createMessage`, `roots/list`; or [`Self::APPROVAL`].
     pub method: String,
     /// As the server sent them.
     pub params: Value,
@@ -55,6 +56,19 @@ pub struct Question {
 impl Question {
     /// A form or a URL for a person.
     pub const ELICITATION: &'static str = "elicitation/create";
+    /// This program's own question, whether a call may run: `params` has its `arguments` as a text, and the result is
+    /// `{"decision": "approve" | "always" | "deny"}`.
+    pub const APPROVAL: &'static str = "lf/approval";
+
+    /// Whether this call may run.
+    pub fn approval(ask: &Ask) -> Self {
+        Self {
+            server: ask.tool.server.clone(),
+            tool: Some(ask.tool.name.clone()),
+            method: Self::APPROVAL.to_owned(),
+            params: json!({"approval": ask.id, "arguments": ask.call.arguments.raw()}),
+        }
+    }
 }
 
 /// What a question is answered.

@@ -10,7 +10,7 @@ use crate::event::ChatEvent;
 use crate::model::{ModelDelta, ModelError};
 use crate::tool::{ToolError, ToolOutput};
 
-use super::{AskModel, Done, Rescue, Setup, StandIn, Step, start};
+use super::{AskModel, AskPerson, Decision, Done, Rescue, Setup, StandIn, Step, begin};
 
 /// One thing that happens in a turn. What the turn decides by itself is not among them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -32,6 +32,10 @@ pub enum Entry {
     Failed(ModelError),
     /// The program died while the model answered; what it had said of this answer is void, and it is asked again.
     Interrupted,
+    /// Somebody has said what becomes of the call that this approval is about.
+    Decided { approval: String, decision: Decision },
+    /// Nobody has, and nobody is waited for: the turn ends with these words.
+    Unanswered { words: String },
     /// This call of the round is about to run.
     Running { call: usize },
     /// What came of it.
@@ -74,8 +78,16 @@ pub struct Course {
 
 impl Course {
     /// Starts a turn.
-    pub fn new(setup: Setup, events: &mut Vec<ChatEvent>) -> Self {
-        Self { step: Step::AskModel(start(setup, events)) }
+    pub fn new(mut setup: Setup, events: &mut Vec<ChatEvent>) -> Self {
+        let waiting = setup.waiting.take();
+        let turn = begin(setup, events);
+        let step = match waiting {
+            Some(waiting) => turn.begin_with(waiting, events),
+            None => Step::AskModel(AskModel::new(turn)),
+        };
+        let mut course = Self { step };
+        course.enter(events);
+        course
     }
 
     /// What is to be done next.
@@ -108,6 +120,14 @@ impl Course {
             (Step::AskModel(_), Entry::Failed(error)) => {
                 self.go_on(events, |ask, events| Step::Done(ask.fail(error, events)));
             }
+            (Step::AskPerson(asking), Entry::Decided { approval, decision }) => {
+                asking.decide(&approval, &decision, events);
+                self.enter(events);
+            }
+            (Step::AskPerson(_), Entry::Unanswered { words }) => {
+                self.end_asking(events, |asking, events| asking.end(words, events));
+            }
+            (Step::AskPerson(_), Entry::Stopped) => self.end_asking(events, AskPerson::stop),
             (Step::RunTools(run), Entry::Running { call }) => run.begin(call),
             (Step::RunTools(run), Entry::Settled { call, outcome, elapsed }) => {
                 run.settle(call, outcome, elapsed, events);
@@ -117,7 +137,7 @@ impl Course {
                     self.step = run.finish(events);
                 }
             }
-            (Step::RunTools(_), Entry::Failed(error)) => {
+            (Step::AskPerson(_) | Step::RunTools(_), Entry::Failed(error)) => {
                 events.push(ChatEvent::Failed(error));
                 self.leave();
             }
@@ -129,7 +149,7 @@ impl Course {
                     self.step = Step::Done(run.stop(events));
                 }
             }
-            (Step::AskModel(_) | Step::RunTools(_), Entry::Notice(text)) => {
+            (Step::AskModel(_) | Step::AskPerson(_) | Step::RunTools(_), Entry::Notice(text)) => {
                 events.push(ChatEvent::Notice(text));
             }
             (step, entry) => return Err(OutOfPlace { entry: entry.name(), step: step.name() }),
@@ -145,13 +165,35 @@ impl Course {
         if let Step::AskModel(ask) = self.leave() {
             self.step = next(ask, events);
         }
+        self.enter(events);
+    }
+
+    fn end_asking(
+        &mut self,
+        events: &mut Vec<ChatEvent>,
+        end: impl FnOnce(AskPerson, &mut Vec<ChatEvent>) -> Done,
+    ) {
+        if let Step::AskPerson(asking) = self.leave() {
+            self.step = Step::Done(end(asking, events));
+        }
+    }
+
+    /// A round runs once nothing of it is open; what was answered without running is told then.
+    fn enter(&mut self, events: &mut Vec<ChatEvent>) {
+        self.step = match self.leave() {
+            Step::AskPerson(asking) => match asking.decided() {
+                Ok(run) => Step::RunTools(run),
+                Err(asking) => Step::AskPerson(asking),
+            },
+            step => step,
+        };
         if let Step::RunTools(run) = &self.step {
             run.answered(events);
         }
     }
 
     fn leave(&mut self) -> Step {
-        std::mem::replace(&mut self.step, Step::Done(Done { said: [].into(), resume: None }))
+        std::mem::replace(&mut self.step, Step::Done(Done::with([].into())))
     }
 
     /// What is left of a turn that is over; the turn itself otherwise.
@@ -178,6 +220,8 @@ impl Entry {
             Self::Answered => "answered",
             Self::Failed(_) => "failed",
             Self::Interrupted => "interrupted",
+            Self::Decided { .. } => "decided",
+            Self::Unanswered { .. } => "unanswered",
             Self::Running { .. } => "running",
             Self::Settled { .. } => "settled",
             Self::Ran => "ran",
@@ -190,6 +234,7 @@ impl Step {
     fn name(&self) -> &'static str {
         match self {
             Self::AskModel(_) => "the model is asked",
+            Self::AskPerson(_) => "a person is asked",
             Self::RunTools(_) => "tools run",
             Self::Done(_) => "the turn is over",
         }

@@ -65,7 +65,7 @@ pub(super) fn plan(
         };
         events.push(ChatEvent::CallStarted { call: planned.call.clone(), tool });
     }
-    Step::RunTools(RunTools::new(turn, planned))
+    RunTools::new(turn, planned).asked(events)
 }
 
 /// The model's API wants something back that the client's may have no place for.
@@ -227,6 +227,6 @@ impl Turn {
         // a single message without state is just what the client was told: nothing to put back
         let resume = (said.len() > 1 || planned.len() > ids.len() || said.iter().any(sealed))
             .then(|| Resume { ids, messages: said.clone() });
-        Done { said, resume }
+        Done { said, resume, waiting: None }
     }
 }

@@ -13,9 +13,9 @@ use super::{AskModel, Done, Round, Step, Turn};
 /// The round's calls; each one that is [`Planned::Run`] is to be settled once, in any order.
 #[derive(Debug)]
 pub struct RunTools {
-    turn: Box<Turn>,
-    planned: Vec<PlannedCall>,
-    results: Vec<Option<ToolResult>>,
+    pub(super) turn: Box<Turn>,
+    pub(super) planned: Vec<PlannedCall>,
+    pub(super) results: Vec<Option<ToolResult>>,
     /// Which calls have been handed to their source.
     begun: Vec<bool>,
 }
@@ -84,21 +84,27 @@ impl RunTools {
 
     /// The person does not want the calls: those without a result are answered with that, so that the conversation can
     /// go on.
-    pub fn stop(mut self, events: &mut Vec<ChatEvent>) -> Done {
-        let open: Vec<(usize, bool)> = self.open().map(|(index, _, begun)| (index, begun)).collect();
-        for (index, begun) in open {
-            let call = &self.planned[index].call;
-            let result = ToolResult::error(call, if begun { STOPPED } else { NOT_RUN });
-            events.push(ChatEvent::CallFinished { result: result.clone(), elapsed: Duration::ZERO });
-            self.results[index] = Some(result);
-        }
+    pub fn stop(self, events: &mut Vec<ChatEvent>) -> Done {
+        let begun = self.begun.clone();
+        let why = |index: usize| if begun[index] { STOPPED } else { NOT_RUN };
+        self.leave(why, events).stop(Round::default(), events)
+    }
+
+    /// Answers every call without a result by saying why, and gives the turn back.
+    pub(super) fn leave(self, why: impl Fn(usize) -> &'static str, events: &mut Vec<ChatEvent>) -> Box<Turn> {
         let Self { mut turn, planned, results, .. } = self;
-        let answers = planned
-            .iter()
-            .zip(results)
-            .map(|(planned, result)| result.unwrap_or_else(|| ToolResult::error(&planned.call, NOT_RUN)));
-        turn.request.messages.extend(answers.map(Message::Tool));
-        turn.stop(Round::default(), events)
+        for (index, (planned, result)) in planned.iter().zip(results).enumerate() {
+            let result = result.unwrap_or_else(|| {
+                let result = ToolResult::error(&planned.call, why(index));
+                if !matches!(planned.plan, Planned::Client) {
+                    let elapsed = Duration::ZERO;
+                    events.push(ChatEvent::CallFinished { result: result.clone(), elapsed });
+                }
+                result
+            });
+            turn.request.messages.push(Message::Tool(result));
+        }
+        turn
     }
 
     /// All calls are settled. One that is not is told to the model as not run.

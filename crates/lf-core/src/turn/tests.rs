@@ -10,6 +10,10 @@ use crate::model::ToolSpec;
 use crate::project::InlineTool;
 use crate::tool::{Catalogue, Tool, ToolContent, ToolError, ToolOutput, ToolRef};
 
+mod any_turn;
+mod client;
+mod other_ways;
+
 fn tool(server: &str, name: &str) -> Tool {
     let schema = json!({
         "type": "object",
@@ -41,6 +45,8 @@ fn setup(strategy: ToolCallStrategy) -> Setup {
         text_formats: crate::text_calls::DEFAULT,
         limits: Limits::default(),
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
     }
 }
 
@@ -101,6 +107,7 @@ fn play(setup: Setup, rounds: Vec<Vec<ModelDelta>>) -> (String, Vec<ModelRequest
                 }
                 run.finish(&mut events)
             }
+            Step::AskPerson(_) => panic!("no tool of these tests asks"),
             Step::Done(done) => break done,
         };
     };
@@ -125,6 +132,7 @@ fn told(events: &[ChatEvent]) -> String {
                 )
             }
             ChatEvent::CallProgress { call_id, .. } => writeln!(out, "progress {call_id}"),
+            ChatEvent::ApprovalNeeded(ask) | ChatEvent::ApprovalDecided(ask) => writeln!(out, "{ask:?}"),
             ChatEvent::CallFinished { result, .. } => writeln!(
                 out,
                 "{} {} {:?}",
@@ -309,31 +317,6 @@ fn a_request_that_allows_no_tools_runs_none() {
 }
 
 #[test]
-fn a_client_may_come_back_in_pieces_or_with_less() {
-    let call = |id: &str| ToolCall {
-        id: id.to_owned(),
-        name: "t".to_owned(),
-        arguments: Arguments::parse("{}"),
-        rest: Map::new(),
-    };
-    let said = |ids: &[&str]| {
-        let calls = ids.iter().map(|id| call(id)).collect();
-        Message::Assistant(AssistantMessage { calls, ..AssistantMessage::default() })
-    };
-    let result = |id: &str| Message::Tool(ToolResult::error(&call(id), "x"));
-    let messages = vec![said(&["a", "b", "s"]), result("s")];
-    let resume = Arc::new(Resume { ids: vec!["a".to_owned(), "b".to_owned()], messages: messages.into() });
-    let find = |id: &str| (id == "a" || id == "b").then(|| resume.clone());
-    for mut history in
-        [vec![said(&["a"]), result("a"), said(&["b"]), result("b")], vec![said(&["a"]), result("a")]]
-    {
-        put_back(&mut history, find);
-        assert_eq!(check_answers(&history), Ok(()));
-        assert_eq!(history.len(), 4, "one message with three calls, and their results: {history:?}");
-    }
-}
-
-#[test]
 fn missing_and_repeated_ids_are_replaced() {
     let rounds = vec![
         vec![weather("", "A"), weather("x", "B"), weather("x", "C"), end(FinishReason::ToolCalls)],
@@ -347,194 +330,6 @@ fn missing_and_repeated_ids_are_replaced() {
     ids.dedup();
     assert_eq!(ids.len(), 3);
     assert!(ids.iter().all(|id| !id.is_empty() && id.len() <= 40));
-}
-
-#[test]
-fn calls_of_client_tools_end_the_turn_under_the_clients_name() {
-    let rounds = vec![vec![call("a", "cli_upload", "{\"file\":\"x\"}"), end(FinishReason::ToolCalls)]];
-    let (told, _, done) = play(setup(ToolCallStrategy::NativeApi), rounds);
-    assert_eq!(told, "client a cli.upload\nfinished tool_calls 1\n");
-    assert!(done.resume.is_none(), "the client knows all of it");
-}
-
-#[test]
-fn text_after_a_clients_call_is_shown_after_it_and_before_the_servers_own() {
-    let round = |call| vec![text("before"), call, text("after"), end(FinishReason::ToolCalls)];
-    let (told, ..) =
-        play(setup(ToolCallStrategy::NativeApi), vec![round(call("a", "cli_upload", r#"{"path":"x"}"#))]);
-    assert_eq!(told, "text \"before\"\nclient a cli.upload\ntext \"after\"\nfinished tool_calls 1\n");
-    let last = vec![text("done"), end(FinishReason::Stop)];
-    let (told, ..) = play(setup(ToolCallStrategy::NativeApi), vec![round(weather("a", "Rome")), last]);
-    assert!(told.starts_with("text \"before\"\ntext \"after\"\nstart a"), "{told}");
-}
-
-#[test]
-fn a_mixed_round_is_put_back_when_the_client_returns() {
-    let rounds = vec![
-        vec![weather("s0", "Bonn"), end(FinishReason::ToolCalls)],
-        vec![
-            text("Both."),
-            weather("s1", "Rome"),
-            call("c1", "cli_upload", "{}"),
-            weather("s2", "Oslo"),
-            end(FinishReason::ToolCalls),
-        ],
-    ];
-    let (told, _, done) = play(setup(ToolCallStrategy::NativeApi), rounds);
-    assert!(told.ends_with("finished tool_calls 2\n"), "{told}");
-    assert!(!told.contains("start c1"), "a client's call is not told as the server's: {told}");
-    let resume = Arc::new(done.resume.expect("there is something to put back"));
-    let id = resume.ids[0].clone();
-    assert!(id.contains("0123456789abcdef"), "the id leads back and cannot be guessed: {id}");
-
-    let returned = AssistantMessage {
-        content: "Both.".into(),
-        calls: vec![ToolCall {
-            id: id.clone(),
-            name: "cli.upload".to_owned(),
-            arguments: Arguments::parse("{}"),
-            rest: Map::new(),
-        }],
-        ..AssistantMessage::default()
-    };
-    let mut messages = vec![
-        Message::User(Prose { content: "hi".into(), rest: Map::new() }),
-        Message::Assistant(returned),
-        Message::Tool(ToolResult {
-            call_id: id.clone(),
-            name: None,
-            content: "done".into(),
-            is_error: false,
-            rest: Map::new(),
-        }),
-    ];
-    put_back(&mut messages, |wanted| (wanted == id).then(|| resume.clone()));
-    let request = ModelRequest { messages, ..ModelRequest::default() };
-    check_history(&request);
-    let calls: usize = request
-        .messages
-        .iter()
-        .map(|message| match message {
-            Message::Assistant(said) => said.calls.len(),
-            _ => 0,
-        })
-        .sum();
-    assert_eq!(calls, 4, "the earlier round is there as well");
-}
-
-#[test]
-fn history_without_known_ids_is_left_as_it_is() {
-    let mut messages = vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })];
-    let before = messages.clone();
-    put_back(&mut messages, |_| None);
-    assert_eq!(messages, before);
-}
-
-#[test]
-fn a_history_whose_calls_and_results_do_not_match_is_refused() {
-    let call = |id: &str| ToolCall {
-        id: id.to_owned(),
-        name: "t".to_owned(),
-        arguments: Arguments::parse("{}"),
-        rest: Map::new(),
-    };
-    let said = |ids: &[&str]| {
-        let calls = ids.iter().map(|id| call(id)).collect();
-        Message::Assistant(AssistantMessage { calls, ..AssistantMessage::default() })
-    };
-    let result = |id: &str| Message::Tool(ToolResult::error(&call(id), "x"));
-    let user = || Message::User(Prose { content: "hi".into(), rest: Map::new() });
-    assert_eq!(check_answers(&[user(), said(&["a", "b"]), result("b"), result("a"), user()]), Ok(()));
-    for (history, word) in [
-        (vec![said(&["a", "b"]), result("a")], "call `b` has no result"),
-        (vec![said(&["a"]), user(), result("a")], "call `a` has no result before messages[1]"),
-        (vec![said(&["a"]), result("x")], "messages[1] is the result of call `x`"),
-        (vec![said(&["a"]), result("a"), result("a")], "messages[2] is a second result"),
-        (vec![result("a")], "messages[0] is the result of call `a`"),
-    ] {
-        let problem = check_answers(&history).expect_err("it does not match");
-        assert!(problem.contains(word), "{problem}");
-    }
-}
-
-#[test]
-fn a_call_in_a_models_own_dialect_is_run_and_not_shown() {
-    let setup = Setup {
-        text_formats: crate::text_calls::named("kimi_k2").expect("a dialect"),
-        ..setup(ToolCallStrategy::NativeApi)
-    };
-    let written = "Looking.<|tool_calls_section_begin|><|tool_call_begin|>functions.sky__weather:0\
-                   <|tool_call_argument_begin|>{\"city\": \"Oslo\"}<|tool_call_end|><|tool_calls_section_end|>";
-    let first = written.as_bytes().chunks(5).map(|part| text(&String::from_utf8_lossy(part)));
-    let (told, requests, _) = play(
-        setup,
-        vec![first.chain([end(FinishReason::Stop)]).collect(), vec![text("Sunny."), end(FinishReason::Stop)]],
-    );
-    assert!(!told.contains("<|"), "no mark is shown: {told}");
-    let result = requests[1].messages.iter().find_map(|message| match message {
-        Message::Tool(result) => Some(result),
-        _ => None,
-    });
-    assert!(format!("{result:?}").contains("ok sky__weather"), "{result:?}");
-}
-
-#[test]
-fn the_prompt_strategy_tells_tools_in_the_system_prompt_and_results_as_text() {
-    let rounds = vec![
-        vec![
-            text("Looking.\n<tool_call>\n{\"name\": \"sky__weather\", \"argu"),
-            text("ments\": {\"city\": \"Rome\"}}\n</tool_"),
-            text("call>"),
-            end(FinishReason::Stop),
-        ],
-        vec![text("Sunny."), end(FinishReason::Stop)],
-    ];
-    let (told, requests, _) = play(setup(ToolCallStrategy::PromptBased), rounds);
-    assert!(told.starts_with("text \"Looking.\"\nstart call_"), "{told}");
-    assert!(!told.contains("tool_call>"), "no tag is shown: {told}");
-    let Message::System(system) = &requests[0].messages[0] else { panic!("a system prompt was added") };
-    assert!(system.content.text().contains("<tool>{\"type\":\"function\""));
-    assert!(requests[0].tools.is_empty());
-    let [_, _, Message::Assistant(said), Message::User(answer)] = &requests[1].messages[..] else {
-        panic!("calls and results are text: {:?}", requests[1].messages)
-    };
-    assert!(
-        said.calls.is_empty() && said.content.text().contains("<tool_call>\n{\"name\": \"sky__weather\"")
-    );
-    assert!(answer.content.text().starts_with("<tool_response>\n[sky__weather]\nok sky__weather"));
-}
-
-#[test]
-fn a_malformed_text_call_is_reported_and_not_swallowed() {
-    let rounds = vec![
-        vec![
-            text("<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": }}</tool_call>"),
-            end(FinishReason::Stop),
-        ],
-        vec![text("Sorry."), end(FinishReason::Stop)],
-    ];
-    let (told, requests, _) = play(setup(ToolCallStrategy::PromptBased), rounds);
-    assert_eq!(told, "text \"Sorry.\"\nfinished stop 2\n");
-    let Some(Message::User(report)) = requests[1].messages.last() else { panic!("the report is last") };
-    assert!(report.content.text().contains("could not be read"));
-}
-
-#[test]
-fn auto_switches_to_the_prompt_when_the_upstream_has_no_tools() {
-    let mut events = Vec::new();
-    let mut ask = start(setup(ToolCallStrategy::Auto), &mut events);
-    let refusal = |message: &str| ModelError::Rejected {
-        url: "u".to_owned(),
-        status: 400,
-        message: message.to_owned(),
-        body: None,
-    };
-    assert!(!ask.switch_to_prompt(&refusal("context too long")));
-    assert!(ask.switch_to_prompt(&refusal("registry.example/llama2 does not support tools")));
-    assert!(ask.request().tools.is_empty());
-    assert!(!ask.switch_to_prompt(&refusal("does not support tools")), "only once");
-    let mut native = start(setup(ToolCallStrategy::NativeApi), &mut events);
-    assert!(!native.switch_to_prompt(&refusal("does not support tools")));
 }
 
 #[test]
@@ -604,108 +399,6 @@ fn usage_is_summed_over_the_rounds() {
 }
 
 #[test]
-fn client_tools_of_the_request_are_offered_with_all_their_fields() {
-    let mut rest = Map::new();
-    rest.insert("strict".to_owned(), json!(true));
-    let spec = ToolSpec {
-        name: "mine".to_owned(),
-        description: None,
-        schema: crate::tool_set::empty_schema(),
-        rest: rest.clone(),
-    };
-    let set = ToolSet::new(&Catalogue::default(), &[], &[spec]);
-    assert_eq!(set.specs()[0].rest, rest);
-}
-
-#[test]
-fn a_clients_limit_of_calls_holds_over_the_rounds() {
-    let rounds = vec![
-        vec![weather("a", "Rome"), weather("b", "Oslo"), end(FinishReason::ToolCalls)],
-        vec![weather("c", "Paris"), weather("d", "Berne"), end(FinishReason::ToolCalls)],
-        vec![text("Enough."), end(FinishReason::Stop)],
-    ];
-    let mut limited = setup(ToolCallStrategy::NativeApi);
-    limited.calls_left = Some(3);
-    let (told, requests, _) = play(limited, rounds);
-    assert_eq!(told.matches("result ").count(), 3, "{told}");
-    assert!(told.contains("error d"), "{told}");
-    assert!(requests[2].tools.is_empty(), "the next answer is the last");
-}
-
-fn failed_generation(text: &str) -> ModelError {
-    ModelError::Rejected {
-        url: "u".to_owned(),
-        status: 400,
-        message: "Failed to call a function. Please adjust your prompt.".to_owned(),
-        body: Some(Box::new(json!({"code": "tool_use_failed", "failed_generation": text}))),
-    }
-}
-
-#[test]
-fn calls_that_the_upstream_could_not_read_are_read_from_its_error() {
-    for written in [
-        "<function=sky__weather>{\"city\": \"Rome\"}</function>",
-        "<function=sky__weather{\"city\": \"Rome\"}</function>",
-        "<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>",
-        "{\"name\": \"sky__weather\", \"parameters\": {\"city\": \"Rome\"}}",
-    ] {
-        let mut events = Vec::new();
-        let mut ask = start(setup(ToolCallStrategy::NativeApi), &mut events);
-        assert_eq!(ask.rescue(&failed_generation(written), &mut events), Rescue::Answered, "{written}");
-        let Step::RunTools(run) = ask.finish(&mut events) else { panic!("{written}") };
-        assert_eq!(run.calls()[0].call.arguments.raw().replace(' ', ""), "{\"city\":\"Rome\"}");
-    }
-}
-
-#[test]
-fn what_cannot_be_read_from_an_error_is_asked_again_once() {
-    let mut events = Vec::new();
-    let mut ask = start(setup(ToolCallStrategy::NativeApi), &mut events);
-    assert_eq!(ask.rescue(&failed_generation("I would call the weather."), &mut events), Rescue::AskAgain);
-    assert_eq!(ask.rescue(&failed_generation("I would call the weather."), &mut events), Rescue::Nothing);
-    let mut begun = start(setup(ToolCallStrategy::NativeApi), &mut events);
-    begun.push(text("Hel"), &mut events);
-    assert_eq!(
-        begun.rescue(&failed_generation("<function=sky__time>{}</function>"), &mut events),
-        Rescue::Nothing
-    );
-}
-
-#[test]
-fn another_model_takes_over_with_its_own_ways_and_only_its_own_tools() {
-    let catalogue = Catalogue { tools: vec![tool("sky", "time")], down: Vec::new() };
-    let other = |tools: ToolSet| StandIn {
-        model: "spare".to_owned(),
-        tools,
-        parameters: [("temperature".to_owned(), json!(0))].into_iter().collect(),
-        strategy: ToolCallStrategy::PromptBased,
-        text_formats: crate::text_calls::DEFAULT,
-        sealed: Vec::new(),
-    };
-    let fewer = ToolSet::new(&catalogue, &[], &[]);
-    let mut events = Vec::new();
-    let mut ask = start(setup(ToolCallStrategy::NativeApi), &mut events);
-    assert!(ask.stand_in(other(fewer.clone()), &mut events));
-    assert_eq!(told(&events), "answering spare\n");
-    assert!(ask.request().tools.is_empty(), "it is told its tools in the prompt");
-    assert_eq!(ask.request().parameters["temperature"], json!(0));
-    ask.push(
-        text("<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>"),
-        &mut events,
-    );
-    let Step::RunTools(run) = ask.finish(&mut events) else { panic!("the call is answered") };
-    assert!(matches!(run.calls()[0].plan, Planned::Answered(_)), "it may not use the other's tools");
-
-    let mut forced = setup(ToolCallStrategy::NativeApi);
-    forced.request.tool_choice = Some(ToolChoice::Tool("sky__weather".to_owned()));
-    let mut ask = start(forced, &mut events);
-    assert!(!ask.stand_in(other(fewer.clone()), &mut events), "it has not the tool that is forced");
-    let mut begun = start(setup(ToolCallStrategy::NativeApi), &mut events);
-    begun.push(text("Hel"), &mut events);
-    assert!(!begun.stand_in(other(fewer), &mut events), "somebody has seen the beginning");
-}
-
-#[test]
 fn what_a_turn_said_is_told_at_its_end() {
     let rounds = vec![
         vec![weather("a", "Rome"), end(FinishReason::ToolCalls)],
@@ -721,80 +414,4 @@ fn what_a_turn_said_is_told_at_its_end() {
     };
     assert_eq!((asked.calls.len(), result.call_id.as_str()), (1, "a"));
     assert_eq!((answer.content.text().as_str(), &answer.rest["$x"]), ("Sunny.", &json!(1)));
-}
-
-#[test]
-fn state_of_the_models_brings_a_client_back_to_it() {
-    let state = ModelDelta::State([("$x".to_owned(), json!("sealed"))].into_iter().collect());
-    let rounds = vec![vec![call("a", "cli_upload", "{}"), state, end(FinishReason::ToolCalls)]];
-    let (told, _, done) = play(setup(ToolCallStrategy::NativeApi), rounds);
-    let resume = done.resume.expect("the client's dialect may have no place for it");
-    assert!(told.contains(&resume.ids[0]), "{told}");
-    let Message::Assistant(said) = &resume.messages[0] else { panic!("{:?}", resume.messages) };
-    assert_eq!(said.rest["$x"], json!("sealed"));
-}
-
-mod any_turn {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn delta() -> impl Strategy<Value = ModelDelta> {
-        let names = prop::sample::select(vec!["sky__weather", "sky__time", "cli_upload", "nope"]);
-        let arguments =
-            prop::sample::select(vec!["{\"city\":\"A\"}", "{\"city\":\"B\"}", "{}", "[", "", "{\"city\":1}"]);
-        let ids = prop::sample::select(vec!["", "a", "b", "c"]);
-        prop_oneof![
-            ".{0,12}".prop_map(ModelDelta::Text),
-            (ids, names, arguments).prop_map(|(id, name, arguments)| call(id, name, arguments)),
-            Just(ModelDelta::Text(
-                "<tool_call>{\"name\":\"sky__time\",\"arguments\":{\"city\":\"C\"}}</tool_call>".to_owned()
-            )),
-        ]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(200))]
-
-        #[test]
-        fn every_call_is_answered_once_and_rounds_are_bounded(
-            script in prop::collection::vec(prop::collection::vec(delta(), 0..6), 1..8),
-            limit in 1u32..5,
-        ) {
-            let mut start_from = setup(ToolCallStrategy::NativeApi);
-            start_from.limits.rounds = limit;
-            let mut events = Vec::new();
-            let mut step = Step::AskModel(start(start_from, &mut events));
-            let mut script = script.into_iter().cycle();
-            let mut asked = 0;
-            loop {
-                step = match step {
-                    Step::AskModel(mut ask) => {
-                        asked += 1;
-                        prop_assert!(asked <= limit + 1, "more asks than rounds and the answer");
-                        check_history(&ask.request());
-                        for delta in script.next().unwrap_or_default() {
-                            ask.push(delta, &mut events);
-                        }
-                        ask.push(end(FinishReason::Stop), &mut events);
-                        ask.finish(&mut events)
-                    }
-                    Step::RunTools(mut run) => {
-                        run.answered(&mut events);
-                        for at in 0..run.calls().len() {
-                            if matches!(run.calls()[at].plan, Planned::Run(_)) {
-                                run.settle(at, Ok(output("ok")), Duration::ZERO, &mut events);
-                            }
-                        }
-                        run.finish(&mut events)
-                    }
-                    Step::Done(_) => break,
-                };
-            }
-            let ends = events.iter().filter(|event| matches!(event, ChatEvent::Finished { .. })).count();
-            prop_assert_eq!(ends, 1);
-            let last_is_the_end = matches!(events.last(), Some(ChatEvent::Finished { .. }));
-            prop_assert!(last_is_the_end);
-        }
-    }
 }

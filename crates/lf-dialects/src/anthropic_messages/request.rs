@@ -121,8 +121,16 @@ fn decode(mut fields: Map<String, Value>) -> Result<(ChatRequest, MessagesView),
     if !kept.is_empty() {
         parameters.insert(ANTHROPIC_ONLY.to_owned(), kept.into());
     }
-    let request =
-        ChatRequest { model, messages, tools, tool_choice, parameters, variables: Map::new(), stream };
+    let request = ChatRequest {
+        model,
+        messages,
+        tools,
+        tool_choice,
+        parameters,
+        variables: Map::new(),
+        approvals: Vec::new(),
+        stream,
+    };
     Ok((request, MessagesView { stream, thinking }))
 }
 

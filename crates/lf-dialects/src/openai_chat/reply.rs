@@ -1,5 +1,6 @@
 //! Writes answers to our clients: streamed chunks, or one completion.
 
+use lf_core::tool::ToolProgress;
 use lf_core::{ChatEvent, ToolCall, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -83,6 +84,8 @@ impl ChunkEncoder {
             | ChatEvent::CallProgress { .. }
             | ChatEvent::CallFinished { .. }
             | ChatEvent::Answering { .. }
+            | ChatEvent::ApprovalNeeded(_)
+            | ChatEvent::ApprovalDecided(_)
             | ChatEvent::Notice(_) => {
                 if let ChatEvent::Answering { model } = event {
                     self.head = head(&self.id, self.created, model, self.view);
@@ -152,8 +155,8 @@ fn told_call(call: &ToolCall) -> Value {
     write_call(call, &call.id, &arguments)
 }
 
-/// What is told about the server's own work.
-pub(crate) fn lf_event(event: &ChatEvent) -> Option<Value> {
+/// What is told about the server's own work; `None` for what is told in the dialect itself.
+pub fn lf_event(event: &ChatEvent) -> Option<Value> {
     Some(match event {
         ChatEvent::CallStarted { call, tool } => json!({
             "event": "tool_call",
@@ -163,13 +166,7 @@ pub(crate) fn lf_event(event: &ChatEvent) -> Option<Value> {
             "tool": tool.as_ref().map(|tool| tool.name.as_ref()),
             "arguments": call.arguments.raw(),
         }),
-        ChatEvent::CallProgress { call_id, progress } => json!({
-            "event": "tool_progress",
-            "call_id": call_id,
-            "progress": progress.progress,
-            "total": progress.total,
-            "message": progress.message,
-        }),
+        ChatEvent::CallProgress { call_id, progress } => call_progress(call_id, progress),
         ChatEvent::CallFinished { result, elapsed } => {
             let text = result.content.text();
             let shown = &text[..text.floor_char_boundary(SHOWN_RESULT_BYTES)];
@@ -188,9 +185,39 @@ pub(crate) fn lf_event(event: &ChatEvent) -> Option<Value> {
             }
             told
         }
+        ChatEvent::ApprovalNeeded(ask) => json!({
+            "event": "approval_needed",
+            "approval": ask.id,
+            "call_id": ask.call.id,
+            "server": ask.tool.server,
+            "tool": ask.tool.name,
+            "arguments": ask.call.arguments.raw(),
+        }),
+        ChatEvent::ApprovalDecided(ask) => {
+            let decision = ask.decision.as_ref();
+            json!({
+                "event": "approval_decided",
+                "approval": ask.id,
+                "call_id": ask.call.id,
+                "decision": decision.map(|decision| decision.verdict.name()),
+                "by": decision.map(|decision| &decision.by),
+                "reason": decision.and_then(|decision| decision.reason.as_ref()),
+            })
+        }
         ChatEvent::Notice(message) => json!({"event": "notice", "message": message}),
         ChatEvent::Answering { model } => json!({"event": "model", "model": model}),
         _ => return None,
+    })
+}
+
+/// A report of a running call, as every view of a turn has it.
+pub fn call_progress(call_id: &str, progress: &ToolProgress) -> Value {
+    json!({
+        "event": "tool_progress",
+        "call_id": call_id,
+        "progress": progress.progress,
+        "total": progress.total,
+        "message": progress.message,
     })
 }
 
@@ -243,6 +270,8 @@ impl Completion {
             ChatEvent::CallStarted { .. }
             | ChatEvent::CallFinished { .. }
             | ChatEvent::Answering { .. }
+            | ChatEvent::ApprovalNeeded(_)
+            | ChatEvent::ApprovalDecided(_)
             | ChatEvent::Notice(_) => {
                 if let ChatEvent::Answering { model } = event {
                     self.model.clone_from(model);

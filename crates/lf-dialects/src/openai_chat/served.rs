@@ -106,7 +106,16 @@ pub fn decode_request(body: &[u8]) -> Result<(ChatRequest, ViewOptions), Request
         Some(Value::Object(variables)) => variables,
         Some(other) => return Err(RequestError::expected("variables", "an object", &other)),
     };
-    let request = ChatRequest { model, messages, tools, tool_choice, parameters: fields, variables, stream };
+    let request = ChatRequest {
+        model,
+        messages,
+        tools,
+        tool_choice,
+        parameters: fields,
+        variables,
+        approvals: Vec::new(),
+        stream,
+    };
     Ok((request, view))
 }
 

@@ -16,13 +16,7 @@ mod protocol;
 
 fn decode(body: &Value) -> Result<ModelRequest, RequestError> {
     let (request, view) = decode_request(body.to_string().as_bytes())?;
-    Ok(ModelRequest {
-        messages: request.messages,
-        tools: request.tools.into(),
-        tool_choice: request.tool_choice,
-        parameters: request.parameters,
-        stream: view.stream,
-    })
+    Ok(ModelRequest { stream: view.stream, ..request.into() })
 }
 
 fn encode(request: &ModelRequest) -> Value {

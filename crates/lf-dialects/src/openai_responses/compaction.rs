@@ -104,6 +104,7 @@ impl Compaction {
             tool_choice: Some(ToolChoice::None),
             parameters,
             variables: request.variables,
+            approvals: Vec::new(),
             // nobody waits for the pieces, but a streamed answer shows that it is alive
             stream: true,
         };

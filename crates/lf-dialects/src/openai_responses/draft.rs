@@ -7,6 +7,7 @@ use lf_core::{ChatEvent, FinishReason, ToolCall, Usage};
 use serde_json::{Map, Value, json};
 
 use super::RESPONSES_ONLY;
+use super::approvals;
 use super::errors::failure;
 use super::ids::item_id;
 use super::stream::Wire;
@@ -102,6 +103,10 @@ impl Draft {
             ChatEvent::Native(native) if native.dialect == Dialect::OpenaiResponses => {
                 self.native(&native.item, wire);
             }
+            ChatEvent::ApprovalNeeded(ask) => {
+                self.close(Ending::Whole, wire);
+                self.whole(approvals::item(ask), "apr", wire);
+            }
             ChatEvent::ClientCalls(calls) => calls.iter().for_each(|call| self.call(call, wire)),
             ChatEvent::CallStarted { .. } => {
                 self.close(Ending::Commentary, wire);
@@ -117,6 +122,7 @@ impl Draft {
             | ChatEvent::Native(_)
             | ChatEvent::CallProgress { .. }
             | ChatEvent::CallFinished { .. }
+            | ChatEvent::ApprovalDecided(_)
             | ChatEvent::Notice(_) => {}
             ChatEvent::Finished { reason, usage, .. } => {
                 self.usage = Some(*usage);

@@ -4,6 +4,7 @@ use lf_core::model::ChatRequest;
 use lf_core::{Content, Message, Prose};
 use serde_json::{Map, Value};
 
+use super::approvals;
 use super::items::{self, Before};
 use super::view::ResponsesView;
 use super::{NEEDED, RESPONSES_ONLY, fields, tool_choice, tools};
@@ -56,7 +57,11 @@ pub fn decode_request_with(
         }
         Some(other) => return Err(RequestError::expected("instructions", "a string", &other)),
     }
-    messages.extend(input(fields.shift_remove("input"), before, item)?);
+    let mut given = fields.shift_remove("input");
+    let approvals = approvals::take(&mut given)?;
+    // a decision alone says enough
+    let before = if approvals.is_empty() { before } else { Before::Stored };
+    messages.extend(input(given, before, item)?);
     let choice = tool_choice::read(fields.shift_remove("tool_choice").as_ref(), &mut tools)?;
     let variables = match fields.shift_remove("variables") {
         None => Map::new(),
@@ -82,6 +87,7 @@ pub fn decode_request_with(
         tool_choice: choice.core,
         parameters,
         variables,
+        approvals,
         stream: view.stream,
     };
     Ok((request, view))

@@ -32,14 +32,7 @@ fn refused(body: Value) -> String {
 }
 
 fn to_upstream(dialect: Dialect, request: ChatRequest) -> Value {
-    let request = ModelRequest {
-        messages: request.messages,
-        tools: request.tools.into(),
-        tool_choice: request.tool_choice,
-        parameters: request.parameters,
-        stream: request.stream,
-    };
-    encode_whole(dialect, "gpt", &request, &UpstreamOptions::default()).unwrap()
+    encode_whole(dialect, "gpt", &request.into(), &UpstreamOptions::default()).unwrap()
 }
 
 /// What a Chat Completions upstream gets, one message a line, then the other fields.

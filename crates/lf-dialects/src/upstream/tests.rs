@@ -284,7 +284,7 @@ proptest! {
         let ends = |at: &usize| matches!(request.messages[*at - 1], Message::User(_));
         let keep = (1..=keep.min(request.messages.len())).rev().find(ends).unwrap_or(request.messages.len());
         let shorter = ModelRequest { messages: request.messages[..keep].to_vec(), ..request.clone() };
-        for dialect in [Dialect::OpenaiChat, Dialect::OpenaiResponses, Dialect::Anthropic, Dialect::Gemini, Dialect::Ollama] {
+        for dialect in Dialect::ASKED {
             let list = |request: &ModelRequest| {
                 let body = encode_whole(dialect, "m", request, &UpstreamOptions::default()).ok()?;
                 let list = LISTS.iter().find_map(|key| body[*key].as_array().cloned()).unwrap();

@@ -5,8 +5,7 @@
 //! finds it wrong forgets it.
 
 use std::collections::HashMap;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,6 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio_util::task::TaskTracker;
 
 use crate::blocking;
+use crate::private_file::replace_private;
 
 /// After which a server is probed again: one that has learnt the newer generation meanwhile is spoken to in it.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
@@ -147,15 +147,7 @@ fn read(file: &Path) -> Option<HashMap<String, Known>> {
 fn write(file: &Path, kept: &HashMap<String, Known>) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory)?;
-    let temporary = directory.join(format!(".generations-{}", uuid::Uuid::new_v4().simple()));
-    let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    let written = out
-        .write_all(serde_json::to_string(kept)?.as_bytes())
-        .and_then(|()| std::fs::rename(&temporary, file));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+    replace_private(file, &serde_json::to_string(kept)?)
 }
 
 #[cfg(test)]

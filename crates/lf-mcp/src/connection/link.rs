@@ -20,7 +20,7 @@ use super::asking::{ANSWER_LIMIT, Answering, Asked, Attending};
 use super::client::Client;
 use super::explain::unanswered;
 use super::rounds::VISIT_FIRST;
-use super::turns::Turns;
+use super::turns::{Ask, Turns};
 use crate::failure::{Failure, excerpt};
 use crate::http::{BROKEN_OFF, Fate, MAX_BODY};
 use crate::sse::SseError;
@@ -188,7 +188,7 @@ impl Link {
         request: ClientRequest,
         limits: (Duration, Duration),
     ) -> Result<ServerResult, AskError> {
-        self.send(request, limits, &|_: ToolProgress| {}, None, None).await
+        self.send(Ask { request, limits, told: &|_: ToolProgress| {}, asked: None, meta: None }).await
     }
 
     /// Asks for something that somebody attends: they are told of progress, and asked what the server asks meanwhile.
@@ -200,18 +200,12 @@ impl Link {
         attendant: &dyn Attendant,
         meta: Option<RequestMetaObject>,
     ) -> Result<ServerResult, AskError> {
-        self.send(request, limits, attendant, Some(attendant), meta).await
+        self.send(Ask { request, limits, told: attendant, asked: Some(attendant), meta }).await
     }
 
-    /// Sends a request at once. `limit` starts anew with each report of progress; `total` bounds it all.
-    pub(super) async fn send_now(
-        &self,
-        request: ClientRequest,
-        (limit, total): (Duration, Duration),
-        told: &dyn Attendant,
-        asked: Option<&dyn Attendant>,
-        meta: Option<RequestMetaObject>,
-    ) -> Result<ServerResult, AskError> {
+    /// Sends a request at once.
+    pub(super) async fn send_now(&self, ask: Ask<'_>) -> Result<ServerResult, AskError> {
+        let Ask { request, limits: (limit, total), told, asked, meta } = ask;
         let tool = match &request {
             ClientRequest::CallToolRequest(call) => Some(call.params.name.to_string()),
             _ => None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lf_core::project::Generation;
-use lf_core::tool::{Tool, ToolRef};
+use lf_core::tool::{Approval, Hints, Tool, ToolRef};
 use lf_core::{McpServer, visible};
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
 use serde_json::{Value, json};
@@ -41,6 +41,7 @@ fn is_same(one: &Tool, other: &Tool) -> bool {
         && one.description == other.description
         && one.schema == other.schema
         && one.repeatable == other.repeatable
+        && one.approval == other.approval
 }
 
 impl Link {
@@ -172,7 +173,9 @@ impl<'a> Pages<'a> {
         };
         self.listed.insert(name.to_owned());
         let name: Arc<str> = name.into();
-        if !self.server.tools.permits(&name) {
+        let hints = Hints::of(tool);
+        let approval = self.server.tools.approval(&name, hints);
+        if !self.server.tools.permits(&name) || approval == Approval::Deny {
             return;
         }
         if !self.names.insert(name.to_string()) {
@@ -203,15 +206,14 @@ impl<'a> Pages<'a> {
             tracing::warn!(server, tool = &*name, size, limit = MAX_TOOL, "a tool's definition is too large");
             return;
         }
-        let says = |hint: &str| tool.pointer(&format!("/annotations/{hint}")) == Some(&Value::Bool(true));
-        let repeatable = says("readOnlyHint") || says("idempotentHint");
         let shown = self.server.tools.rename.get(&*name).map(|shown| Arc::from(shown.as_str()));
         let id = ToolRef { server: server.into(), name };
         let mut tool = Tool::new(id, description, Arc::new(schema));
         if let Some(shown) = shown {
             tool.shown_name = shown;
         }
-        tool.repeatable = repeatable;
+        tool.repeatable = hints.repeatable();
+        tool.approval = approval;
         self.tools.push(tool);
     }
 

@@ -67,17 +67,24 @@ fn busy(reason: String) -> AskError {
     AskError::TurnedAway { failure: failure.of(Cause::RateLimited), after: None }
 }
 
+/// A request, and who attends it.
+#[derive(Clone)]
+pub(super) struct Ask<'a> {
+    pub(super) request: ClientRequest,
+    /// The first starts anew with each report of progress; the second bounds it all.
+    pub(super) limits: (Duration, Duration),
+    /// Hears of progress.
+    pub(super) told: &'a dyn Attendant,
+    /// Is asked what the server asks meanwhile; without one, it has nothing to ask.
+    pub(super) asked: Option<&'a dyn Attendant>,
+    pub(super) meta: Option<RequestMetaObject>,
+}
+
 impl Link {
     /// Sends a request when it is its turn, and again when the server wanted it later.
-    pub(super) async fn send(
-        &self,
-        request: ClientRequest,
-        (limit, total): (Duration, Duration),
-        told: &dyn Attendant,
-        asked: Option<&dyn Attendant>,
-        meta: Option<RequestMetaObject>,
-    ) -> Result<ServerResult, AskError> {
-        let _turn = match &request {
+    pub(super) async fn send(&self, ask: Ask<'_>) -> Result<ServerResult, AskError> {
+        let (limit, total) = ask.limits;
+        let _turn = match &ask.request {
             ClientRequest::CallToolRequest(_) => Some(self.turns.take(total).await?),
             _ => None,
         };
@@ -85,8 +92,7 @@ impl Link {
         let mut turned_away = 0;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let limits = (limit, left);
-            match self.send_now(request.clone(), limits, told, asked, meta.clone()).await {
+            match self.send_now(Ask { limits: (limit, left), ..ask.clone() }).await {
                 Err(AskError::TurnedAway { after: Some(pause), .. })
                     if turned_away < MAX_TURNED_AWAY && Instant::now() + pause < end =>
                 {

@@ -11,7 +11,7 @@ use crate::tests::http_peer::{Peer, Reply};
 use crate::tests::server;
 
 fn backend(url: &str) -> Backend {
-    let http = HttpServer { base_url: url.to_owned(), headers: Vec::new(), auth: None };
+    let http = HttpServer::new(url);
     let secrets = Secrets::of(&server(Kind::Http(http)), &[]);
     let signals = Arc::new(Signals::new(Arc::new(secrets), Arc::default()));
     Backend::new(client(&Dialling::new(Vec::new())).unwrap(), Access::free(signals.clone()), signals, url)

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::Failure;
+use crate::private_file::replace_private;
 
 /// For another process to be done with a refresh.
 const LOCK_LIMIT: Duration = Duration::from_secs(30);
@@ -176,44 +177,27 @@ fn read(path: &Path) -> io::Result<Grant> {
     serde_json::from_reader(file).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-fn directory_of(path: &Path) -> io::Result<&Path> {
+fn make_directory_of(path: &Path) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     // one that was there, or was made with other rights
     if directory.metadata()?.permissions().mode() & 0o777 != 0o700 {
         std::fs::set_permissions(directory, PermissionsExt::from_mode(0o700))?;
     }
-    Ok(directory)
-}
-
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
-    options
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let directory = directory_of(path)?;
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    let written = (|| {
-        // left behind by a crash
-        let _ = std::fs::remove_file(&temporary);
-        let mut file = options().create_new(true).open(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
-        File::open(directory)?.sync_all()
-    })();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+    make_directory_of(path)?;
+    replace_private(path, text)
 }
 
 /// `None` when another process has it.
 fn try_lock(path: &Path) -> io::Result<Option<File>> {
-    directory_of(path)?;
-    let file = options().create(true).truncate(false).open(path)?;
+    make_directory_of(path)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
+    let file = options.open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),

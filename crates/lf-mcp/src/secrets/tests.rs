@@ -1,5 +1,3 @@
-use std::path::PathBuf;
-
 use serde_json::json;
 
 use super::*;
@@ -7,13 +5,9 @@ use crate::tests::server;
 
 fn stdio(args: &[&str], env: &[(&str, &str)], inherit: &[&str]) -> Secrets {
     let stdio = StdioServer {
-        command: "npx".to_owned(),
-        args: args.iter().map(|arg| (*arg).into()).collect(),
         env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect(),
         inherit_env: inherit.iter().map(|name| (*name).to_owned()).collect(),
-        cwd: PathBuf::from("/"),
-        limits: Default::default(),
-        pin: None,
+        ..StdioServer::new("npx", args)
     };
     let ours = [
         ("GITLAB_TOKEN".to_owned(), "inherited-1".to_owned()),
@@ -25,7 +19,7 @@ fn stdio(args: &[&str], env: &[(&str, &str)], inherit: &[&str]) -> Secrets {
 
 fn http(base_url: &str, headers: &[(&str, &str)]) -> Secrets {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
-    let http = HttpServer { base_url: base_url.to_owned(), headers, auth: None };
+    let http = HttpServer { headers, ..HttpServer::new(base_url) };
     Secrets::of(&server(Transport::Http(http)), &[])
 }
 

@@ -44,13 +44,9 @@ async fn a_child_sees_exactly_the_safe_list_what_it_inherits_and_what_the_file_s
         ("TERM", "dumb"),
     ]);
     let server = StdioServer {
-        command: "env".to_owned(),
-        args: Vec::new(),
         env: vec![("TERM".to_owned(), "xterm".into()), ("TOKEN".to_owned(), "t".into())],
         inherit_env: vec!["SSH_AUTH_SOCK".to_owned()],
-        cwd: PathBuf::from("/"),
-        limits: Default::default(),
-        pin: None,
+        ..StdioServer::new("env", &[])
     };
     let launch = launch("env", &[], child_environment(&ours, &server));
     let (process, _stdin, mut stdout) = spawn(launch, &TaskTracker::new(), "s").await.unwrap();

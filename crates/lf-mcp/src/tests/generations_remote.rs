@@ -9,7 +9,7 @@ use super::http_peer::{Peer, Reply, Request, answer, modern_answer};
 use super::*;
 
 fn http(url: &str) -> McpServer {
-    let http = HttpServer { base_url: url.to_owned(), headers: Vec::new(), auth: None };
+    let http = HttpServer::new(url);
     McpServer { startup_timeout: Duration::from_secs(8), ..server(Transport::Http(http)) }
 }
 
@@ -135,7 +135,7 @@ async fn who_wants_credentials_or_is_not_there_is_asked_once() {
         let pool = pool();
         // with a key of its own nobody is asked to log in
         let headers = vec![("Authorization".to_owned(), "Bearer key".into())];
-        let remote = HttpServer { base_url: peer.url.clone(), headers, auth: None };
+        let remote = HttpServer { headers, ..HttpServer::new(&peer.url) };
         assert_eq!(down(&tools(&pool, server(Transport::Http(remote)))).await, reason);
         assert_eq!(peer.requests.lock().unwrap().len(), 1);
     }

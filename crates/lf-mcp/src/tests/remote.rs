@@ -20,7 +20,7 @@ fn sse(url: &str) -> McpServer {
 
 fn remote(url: &str) -> HttpServer {
     let headers = vec![("Authorization".to_owned(), format!("Bearer {KEY}").into())];
-    HttpServer { base_url: url.to_owned(), headers, auth: None }
+    HttpServer { headers, ..HttpServer::new(url) }
 }
 
 /// Answers as a streamable HTTP server with a session that dies after `calls` calls, in the given way.

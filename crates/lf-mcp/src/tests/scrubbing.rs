@@ -9,7 +9,7 @@ const KEY: &str = "very-secret-key";
 
 fn http(url: &str) -> McpServer {
     let headers = vec![("Authorization".to_owned(), format!("Bearer {KEY}").into())];
-    server(Transport::Http(HttpServer { base_url: url.to_owned(), headers, auth: None }))
+    server(Transport::Http(HttpServer { headers, ..HttpServer::new(url) }))
 }
 
 /// The scripted server with a secret in its environment.

@@ -1,9 +1,12 @@
 //! The files of stored projects: where they are, and writing them so that a crash leaves the old or the new one.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+/// Only its owner may read it; after a crash it is the old or the new.
+pub(super) use lf_mcp::replace_private as write;
 use sha2::{Digest as _, Sha256};
 
 /// File names of a project, in the order they are tried.
@@ -74,43 +77,9 @@ fn hexadecimal(bytes: &[u8]) -> String {
 /// Held by whoever changes something below the data directory, in this process or another. Released when dropped.
 pub(super) fn lock(data_dir: &Path) -> io::Result<File> {
     std::fs::create_dir_all(data_dir)?;
-    let file = options().create(true).truncate(false).open(data_dir.join("write.lock"))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(data_dir.join("write.lock"))?;
     file.lock()?;
     Ok(file)
-}
-
-/// Replaces a file as a whole: written beside it, synchronised, renamed. Only its owner may read it.
-pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    let temporary = directory.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
-    let written = (|| {
-        // left behind by a crash
-        let _ = std::fs::remove_file(&temporary);
-        let mut file = options().create_new(true).open(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
-        File::open(directory)?.sync_all()
-    })();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
-}
-
-#[cfg(unix)]
-fn options() -> OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
-    options
-}
-
-#[cfg(not(unix))]
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    options
 }

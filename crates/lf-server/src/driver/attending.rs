@@ -50,7 +50,7 @@ impl Clock {
         }
     }
 
-    fn stop(&self) -> Stopped {
+    pub(super) fn stop(&self) -> Stopped {
         let mut hands = self.hands();
         if hands.asking == 0 {
             hands.since = Instant::now();
@@ -65,7 +65,7 @@ impl Clock {
 }
 
 /// The clock stands still as long as this lives.
-struct Stopped(Clock);
+pub(super) struct Stopped(Clock);
 
 impl Drop for Stopped {
     fn drop(&mut self) {

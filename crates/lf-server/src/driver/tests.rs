@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Barrier;
 
 use super::*;
+use crate::approvals::{About, Attendance, CallApprovals};
 use crate::failover::Upstream;
 
 /// Answers the first ask with these calls, every further one with "done".
@@ -61,13 +62,14 @@ impl Drop for OnDrop {
     }
 }
 
-/// `meet` waits until so many calls run at the same time; `hang` never answers and counts when it is dropped.
-struct Tools {
-    meeting: Barrier,
-    dropped: Arc<AtomicUsize>,
-}
+/// Runs each call by a function, which gives the text that it returns; lists nothing.
+pub(crate) struct Runs<F>(pub(crate) F);
 
-impl ToolSource for Tools {
+impl<F, R> ToolSource for Runs<F>
+where
+    F: Fn(&ToolRef, &Map<String, Value>, &dyn Attendant) -> R + Send + Sync,
+    R: Future<Output = &'static str> + Send + 'static,
+{
     fn list<'a>(&'a self, _: &'a [String]) -> BoxFuture<'a, Catalogue> {
         Box::pin(async { Catalogue::default() })
     }
@@ -75,24 +77,32 @@ impl ToolSource for Tools {
     fn call<'a>(
         &'a self,
         tool: &'a ToolRef,
-        _: &'a Map<String, Value>,
+        arguments: &'a Map<String, Value>,
         attendant: &'a dyn Attendant,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            attendant.progress(ToolProgress { progress: 1.0, total: None, message: None });
-            match &*tool.name {
-                "hang" => {
-                    let _guard = OnDrop(self.dropped.clone());
-                    std::future::pending().await
-                }
-                _ => {
-                    self.meeting.wait().await;
-                    let content = vec![ToolContent::Text("met".to_owned())];
-                    Ok(ToolOutput { content, ..ToolOutput::default() })
-                }
-            }
+            let text = (self.0)(tool, arguments, attendant).await;
+            let content = vec![ToolContent::Text(text.to_owned())];
+            Ok(ToolOutput { content, ..ToolOutput::default() })
         })
     }
+}
+
+/// `meet` waits until so many calls run at the same time; `hang` never answers and counts when it is dropped.
+fn tools(meeting: usize, dropped: Arc<AtomicUsize>) -> impl ToolSource {
+    let meeting = Arc::new(Barrier::new(meeting));
+    Runs(move |tool: &ToolRef, _: &Map<String, Value>, attendant: &dyn Attendant| {
+        attendant.progress(ToolProgress { progress: 1.0, total: None, message: None });
+        let hanging = (&*tool.name == "hang").then(|| OnDrop(dropped.clone()));
+        let meeting = meeting.clone();
+        async move {
+            if hanging.is_some() {
+                std::future::pending::<()>().await;
+            }
+            meeting.wait().await;
+            "met"
+        }
+    })
 }
 
 struct Bench {
@@ -114,7 +124,7 @@ fn turn(
     let bench = Bench { dropped: Arc::default(), given_up: Arc::default(), remembered: Arc::default() };
     let remembered = bench.remembered.clone();
     let turn_timeout = limits.turn_timeout;
-    let meeting = Barrier::new(calls.iter().filter(|name| **name == "meet").count().max(1));
+    let meeting = calls.iter().filter(|name| **name == "meet").count().max(1);
     let setup = Setup {
         id: "0123456789abcdef0123456789abcdef".to_owned(),
         model: "m".to_owned(),
@@ -127,6 +137,8 @@ fn turn(
         text_formats: lf_core::text_calls::DEFAULT,
         limits,
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
     };
     let model = Model { calls, asked: AtomicUsize::new(0), silent: silent.then(|| bench.given_up.clone()) };
     let mut events = Vec::new();
@@ -141,8 +153,14 @@ fn turn(
             Vec::new(),
             Arc::default(),
         ),
-        tools: Arc::new(Tools { meeting, dropped: bench.dropped.clone() }),
+        tools: Arc::new(tools(meeting, bench.dropped.clone())),
         person: None,
+        approving: Approving {
+            approvals: Arc::new(CallApprovals::new()),
+            about: About { project: "a/b".to_owned(), model: None, turn: None, conversation: None },
+            attendance: Attendance::Nobody,
+            wait: Duration::from_secs(300),
+        },
         turn_timeout,
         journal: None,
         stop: None,

@@ -11,7 +11,7 @@ use lf_mcp::endpoint::{Caller, Channel, List, Refused, Request, Watch};
 use serde_json::{Map, Value, json};
 
 use super::naming::{Named, is_of_template, may_be_of, named};
-use super::{Outcome, Server, call_tool};
+use super::{Gate, Outcome, Server};
 
 /// Key of `_meta` in lists: how each server fared, by name.
 const OUTCOMES: &str = "io.lf/outcomes";
@@ -43,6 +43,7 @@ pub(super) fn about(instructions: &str) -> Value {
 pub(super) struct Merged<'a> {
     pub(super) pool: &'a SessionPool,
     pub(super) servers: Vec<Server>,
+    pub(super) gate: Gate<'a>,
 }
 
 /// What the servers have of one kind.
@@ -166,7 +167,7 @@ impl Merged<'_> {
             let found = self.find(List::Tools, request.param("name"), caller).await?;
             let server = self.server(&found.server).ok_or_else(|| down(&found.server, "it left the file"))?;
             request.params.insert("name".to_owned(), found.own.into());
-            let mut result = call_tool(self.pool, server, request, caller, channel).await?;
+            let mut result = self.gate.call_tool(self.pool, server, request, caller, channel).await?;
             if result.get("resultType").is_some_and(|kind| kind == "task") {
                 name_task(&mut result, &server.name);
             }
@@ -332,7 +333,7 @@ fn down(server: &str, reason: &str) -> Refused {
     Refused::Unavailable(format!("MCP server `{server}` is not available: {reason}"))
 }
 
-fn failed(text: &str) -> Map<String, Value> {
+pub(super) fn failed(text: &str) -> Map<String, Value> {
     Map::from_iter([
         ("content".to_owned(), json!([{"type": "text", "text": text}])),
         ("isError".to_owned(), Value::Bool(true)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lf_core::tool::Tool;
+use lf_core::tool::{Approval, Hints, Tool};
 use lf_core::tool_set::{Target, fit_name};
 use lf_core::{Catalogue, McpServer, ToolRef, ToolSet};
 use lf_mcp::endpoint::List;
@@ -44,7 +44,8 @@ fn tool(list: List, server: &McpServer, item: &Value) -> Option<Tool> {
     let id = ToolRef { server: server.name.as_str().into(), name: name.into() };
     let mut tool = Tool::new(id, None, Arc::default());
     if list == List::Tools {
-        if !server.tools.permits(name) {
+        let approval = server.tools.approval(name, Hints::of(item));
+        if !server.tools.permits(name) || approval == Approval::Deny {
             return None;
         }
         if let Some(shown) = server.tools.rename.get(name) {

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use lf_core::McpServer;
+use lf_core::tool::{Approval, Hints};
 use lf_mcp::SessionPool;
 use lf_mcp::endpoint::{Caller, Channel, List, Refused, Request};
 use serde_json::{Map, Value};
 
-use super::{Outcome, call_tool};
+use super::{Gate, Outcome};
 
 pub(super) struct One<'a> {
     pub(super) pool: &'a SessionPool,
     pub(super) server: Arc<McpServer>,
+    pub(super) gate: Gate<'a>,
 }
 
 impl One<'_> {
@@ -40,7 +42,7 @@ impl One<'_> {
                 let name = request.param("name").to_owned();
                 let own = own_name(&self.server, &name).ok_or(Refused::UnknownTool(name))?;
                 request.params.insert("name".to_owned(), own.into());
-                call_tool(self.pool, &self.server, request, caller, channel).await
+                self.gate.call_tool(self.pool, &self.server, request, caller, channel).await
             }
             _ => self.pool.relay(&self.server, request, caller, channel).await,
         }
@@ -56,7 +58,7 @@ impl One<'_> {
 /// Puts a definition into the name that clients see; `false` where the file withholds the tool.
 fn shown(server: &McpServer, tool: &mut Value) -> bool {
     let Some(name) = tool["name"].as_str() else { return false };
-    if !server.tools.permits(name) {
+    if !server.tools.permits(name) || server.tools.approval(name, Hints::of(tool)) == Approval::Deny {
         return false;
     }
     if let Some(shown) = server.tools.rename.get(name) {

@@ -236,20 +236,7 @@ fn stored_view(project: &StoredProject) -> Value {
 }
 
 fn project_view(project: &Project) -> Value {
-    let models: Vec<Value> = project
-        .models
-        .iter()
-        .map(|(name, model)| match model {
-            Ok(model) => json!({
-                "name": name,
-                "description": model.description,
-                "provider": model.provider.name(),
-                "model": model.model,
-                "mcp_servers": model.servers,
-            }),
-            Err(disabled) => json!({"name": name, "error": disabled.reason}),
-        })
-        .collect();
+    let models: Vec<Value> = project.models.iter().map(|(name, model)| view::model(name, model)).collect();
     json!({
         "namespace": project.namespace,
         "name": project.name,

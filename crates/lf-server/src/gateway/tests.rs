@@ -1,27 +1,11 @@
-use std::time::Duration;
-
-use lf_core::project::{HttpServer, Protocol};
+use lf_core::project::HttpServer;
 use lf_core::tool_set::fit_name;
 
 use super::naming::{is_of_template, may_be_of};
 use super::*;
 
 fn at(base_url: &str) -> McpServer {
-    McpServer {
-        name: "self".to_owned(),
-        transport: Transport::Http(HttpServer {
-            base_url: base_url.to_owned(),
-            headers: Vec::new(),
-            auth: None,
-        }),
-        tools: Default::default(),
-        timeout: Duration::from_secs(1),
-        max_timeout: Duration::from_secs(1),
-        startup_timeout: Duration::from_secs(1),
-        required: false,
-        protocol: Protocol::Auto,
-        elicitation: Default::default(),
-    }
+    McpServer::new("self", Transport::Http(HttpServer::new(base_url)))
 }
 
 #[test]

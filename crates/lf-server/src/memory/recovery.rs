@@ -12,7 +12,8 @@ use tracing::{info, warn};
 
 use super::{Memory, Running};
 use crate::app::App;
-use crate::driver::Drive;
+use crate::approvals::{About, Attendance};
+use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
 
 /// A turn as its journal tells it.
@@ -70,8 +71,21 @@ impl App {
         let (project, model) = found.map_err(|refusal| refusal.to_string())?;
         let upstreams = self.upstream(&model).map_err(|error| error.to_string())?;
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
+        let approving = Approving {
+            approvals: self.approvals.clone(),
+            about: About {
+                project: format!("{}/{}", project.namespace, project.name),
+                model: Some(setup.model.clone()),
+                turn: Some(turn.id.clone()),
+                conversation: Some(turn.conversation.clone()),
+            },
+            // whoever asked may not be there any more, and comes back
+            attendance: Attendance::Told,
+            wait: setup.limits.approval_timeout,
+        };
         let with = Drive {
             upstreams,
+            approving,
             tools: self.tools_of(&project, &model),
             turn_timeout: setup.limits.turn_timeout,
             person: None,
@@ -153,7 +167,7 @@ fn take_up(
                 _ => None,
             })
             .collect(),
-        Step::AskModel(_) | Step::Done(_) => Vec::new(),
+        Step::AskModel(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
     };
     for entry in entries {
         journal.append(&entry);

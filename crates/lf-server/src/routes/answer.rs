@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use async_stream::stream;
 use axum::Json;
-use axum::body::{Body, Bytes};
-use axum::extract::{Path, Request, State};
-use axum::http::request::Parts;
+use axum::body::Bytes;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::Sse;
 use axum::response::{IntoResponse as _, Response};
@@ -22,34 +21,18 @@ use lf_dialects::anthropic_messages;
 use lf_dialects::openai_chat::{ErrorReply, LfEvents};
 use serde_json::{Value, json};
 
-use super::Shared;
 use super::faces::{Head, View};
 use super::responses::{Keeper, Way};
 use super::sessions;
+use super::{Scoped, Shared};
+use crate::approvals::Attendance;
 use crate::chat::Conversation;
 use crate::guard::json_body;
-use crate::reply::{Caller, error_reply};
+use crate::reply::{Caller, Face, error_reply};
 
 /// How long the first event is waited for, so that trouble before it is an HTTP status; then the stream begins anyway,
 /// because clients give up a connection that says nothing.
 const STATUS_WAIT: Duration = Duration::from_secs(10);
-
-pub(super) async fn unscoped(State(shared): State<Shared>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    answer(shared, None, &parts, body).await
-}
-
-pub(super) async fn scoped(
-    State(shared): State<Shared>,
-    Path((namespace, project)): Path<(String, String)>,
-    request: Request,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    match shared.app.find_project(&namespace, &project).await {
-        Ok(project) => answer(shared, Some(project), &parts, body).await,
-        Err(refusal) => Caller::of(&parts).refusal(&refusal),
-    }
-}
 
 /// `POST …/messages/count_tokens`: an estimate, no tokenizer is asked. The model need not exist.
 pub(super) async fn count_tokens(request: Request) -> Response {
@@ -66,14 +49,15 @@ pub(super) async fn count_tokens(request: Request) -> Response {
     }
 }
 
-async fn answer(shared: Shared, scope: Option<Arc<Project>>, parts: &Parts, body: Body) -> Response {
-    let caller = Caller::of(parts);
-    let body = match json_body(parts, body).await {
+pub(super) async fn ask(State(shared): State<Shared>, Scoped(scope): Scoped, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let caller = Caller::of(&parts);
+    let body = match json_body(&parts, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
     let keeper = Keeper::new(shared.app.clone(), scope.clone(), caller.clone());
-    let asked = Asked { shared, scope, keeper, caller, headers: parts.headers.clone() };
+    let asked = Asked { shared, scope, keeper, caller, headers: parts.headers };
     let (events, head) = match asked.begin(&body).await {
         Ok(Begun::Turn(events, head)) => (events, head),
         Ok(Begun::Aside(begun)) => return Json(begun).into_response(),
@@ -145,7 +129,7 @@ impl Asked {
     pub(super) async fn events(
         &self,
         request: ChatRequest,
-        conversation: Conversation,
+        mut conversation: Conversation,
     ) -> Result<(Events, String, String), ErrorReply> {
         let Self { shared, scope, caller, headers, .. } = self;
         let refused = |refusal| caller.refused(&refusal);
@@ -155,6 +139,10 @@ impl Asked {
                 Box::pin(running.map_err(refused)?.watch(0).map(|(_, event)| (*event).clone()))
             }
             None => {
+                conversation.attendance = match caller.face {
+                    Face::Responses => Attendance::HandedOver,
+                    Face::Chat | Face::Messages | Face::Own => Attendance::Told,
+                };
                 let events = shared.app.chat_on(scope.as_ref(), request, conversation).await;
                 Box::pin(events.map_err(refused)?)
             }

@@ -1,44 +1,24 @@
 //! `POST …/responses/compact`: a conversation made short by the model it is for.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::body::{Body, Bytes};
-use axum::extract::{Path, Request, State};
-use axum::http::request::Parts;
+use axum::body::Bytes;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
-use lf_core::Project;
 use lf_dialects::openai_chat::ErrorReply;
 use lf_dialects::openai_responses::{Compaction, decode_compact_request_with};
 use serde_json::Value;
 
-use super::Shared;
 use super::answer::Asked;
 use super::faces::now;
 use super::responses::Keeper;
+use super::{Scoped, Shared};
 use crate::chat::Conversation;
 use crate::guard::json_body;
 use crate::reply::{Caller, error_reply};
 
-pub(super) async fn unscoped(State(shared): State<Shared>, request: Request) -> Response {
+pub(super) async fn ask(State(shared): State<Shared>, Scoped(scope): Scoped, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    answer(shared, None, parts, body).await
-}
-
-pub(super) async fn scoped(
-    State(shared): State<Shared>,
-    Path((namespace, project)): Path<(String, String)>,
-    request: Request,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    match shared.app.find_project(&namespace, &project).await {
-        Ok(project) => answer(shared, Some(project), parts, body).await,
-        Err(refusal) => Caller::of(&parts).refusal(&refusal),
-    }
-}
-
-async fn answer(shared: Shared, scope: Option<Arc<Project>>, parts: Parts, body: Body) -> Response {
     let body = match json_body(&parts, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal,

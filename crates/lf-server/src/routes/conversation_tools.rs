@@ -1,7 +1,7 @@
 //! Which tools a conversation uses.
 
 use axum::Json;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use lf_core::tool_set::Target;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::conversations::{bad, find, read};
+use super::conversations::{Object, bad, find};
 use crate::app::Refusal;
 use crate::memory::unkept;
 use crate::reply::Caller;
@@ -29,14 +29,11 @@ pub(super) async fn tools(State(shared): State<Shared>, Path(id): Path<String>, 
         let store = &shared.app.memory()?.store;
         store.tools(&id).await.map_err(|error| unkept(&error))
     };
-    match read.await {
-        Ok(tools) => {
-            let tools: Vec<Value> =
-                tools.iter().map(|tool| json!({"server_id": tool.server, "tool_name": tool.name})).collect();
-            Json(json!({"success": true, "count": tools.len(), "enabled_tools": tools})).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(read.await, |tools| {
+        let tools: Vec<Value> =
+            tools.iter().map(|tool| json!({"server_id": tool.server, "tool_name": tool.name})).collect();
+        Json(json!({"success": true, "count": tools.len(), "enabled_tools": tools}))
+    })
 }
 
 /// Every tool that the conversation's model may use, and whether it is switched on.
@@ -71,23 +68,15 @@ pub(super) async fn available(
             .collect();
         Ok::<_, Refusal>(json!({"success": true, "count": tools.len(), "tools": tools, "down": down}))
     };
-    match read.await {
-        Ok(body) => Json(body).into_response(),
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(read.await, Json)
 }
 
 pub(super) async fn switch_on(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-    request: Request,
+    caller: Caller,
+    Object(chosen): Object<Chosen>,
 ) -> Response {
-    let (parts, body) = request.into_parts();
-    let caller = Caller::of(&parts);
-    let chosen: Chosen = match read(&parts, body).await {
-        Ok(chosen) => chosen,
-        Err(refused) => return refused,
-    };
     let switched = async {
         let conversation = find(&shared, &id).await?;
         let project = shared.app.project_of(&conversation.scope).await?;
@@ -120,10 +109,7 @@ pub(super) async fn switch_on(
             "tool_name": tool.name,
         }))
     };
-    match switched.await {
-        Ok(body) => Json(body).into_response(),
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(switched.await, Json)
 }
 
 pub(super) async fn switch_off(
@@ -138,9 +124,8 @@ pub(super) async fn switch_off(
         let store = &shared.app.memory()?.store;
         store.switch_off(&id, &tool).await.map_err(|error| unkept(&error))
     };
-    match switched.await {
-        Ok(true) => Json(json!({"success": true, "message": "Tool disabled successfully"})).into_response(),
-        Ok(false) => caller.refuse(StatusCode::NOT_FOUND, "this tool is not enabled in this conversation"),
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(switched.await, |was_on| match was_on {
+        true => Json(json!({"success": true, "message": "Tool disabled successfully"})).into_response(),
+        false => caller.refuse(StatusCode::NOT_FOUND, "this tool is not enabled in this conversation"),
+    })
 }

@@ -3,10 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
-use axum::body::Body;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{FromRequest, Path, Query, Request, State};
 use axum::http::StatusCode;
-use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use lf_core::message::Prose;
@@ -21,6 +19,7 @@ use super::messages::message;
 use super::sessions::forget;
 use super::{Shared, turns};
 use crate::app::Refusal;
+use crate::approvals::Attendance;
 use crate::guard::json_body;
 use crate::memory::{Saying, unkept};
 use crate::reply::Caller;
@@ -45,7 +44,7 @@ pub(super) fn now() -> i64 {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct New {
+pub(super) struct New {
     #[serde(alias = "name")]
     title: Option<String>,
     #[serde(alias = "system")]
@@ -55,13 +54,11 @@ struct New {
     project: Option<String>,
 }
 
-pub(super) async fn create(State(shared): State<Shared>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let caller = Caller::of(&parts);
-    let new: New = match read(&parts, body).await {
-        Ok(new) => new,
-        Err(refused) => return refused,
-    };
+pub(super) async fn create(
+    State(shared): State<Shared>,
+    caller: Caller,
+    Object(new): Object<New>,
+) -> Response {
     let created = async {
         let scope = scope(&shared, new.project.as_deref()).await?;
         if let Some(model) = &new.model {
@@ -83,17 +80,14 @@ pub(super) async fn create(State(shared): State<Shared>, request: Request) -> Re
         memory.store.create(&conversation).await.map_err(|error| unkept(&error))?;
         Ok::<_, Refusal>(conversation)
     };
-    match created.await {
-        Ok(conversation) => {
-            let body = json!({
-                "success": true,
-                "conversation": shown(&conversation),
-                "message": "Conversation created successfully",
-            });
-            (StatusCode::CREATED, Json(body)).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(created.await, |conversation| {
+        let body = json!({
+            "success": true,
+            "conversation": shown(&conversation),
+            "message": "Conversation created successfully",
+        });
+        (StatusCode::CREATED, Json(body))
+    })
 }
 
 #[derive(Deserialize)]
@@ -120,39 +114,28 @@ pub(super) async fn list(
         };
         found.map_err(|error| unkept(&error))
     };
-    match listed.await {
-        Ok(found) => {
-            let found: Vec<Value> = found.iter().map(shown).collect();
-            Json(json!({"success": true, "count": found.len(), "conversations": found})).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(listed.await, |found| {
+        let found: Vec<Value> = found.iter().map(shown).collect();
+        Json(json!({"success": true, "count": found.len(), "conversations": found}))
+    })
 }
 
 pub(super) async fn get(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
-    match find(&shared, &id).await {
-        Ok(conversation) => {
-            let mut view = shown(&conversation);
-            let running = shared.app.memory().map(|memory| memory.running_in(&id)).unwrap_or_default();
-            view["running_turns"] = running.iter().map(|turn| json!(turn.turn)).collect();
-            Json(json!({"success": true, "conversation": view})).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(find(&shared, &id).await, |conversation| {
+        let mut view = shown(&conversation);
+        let running = shared.app.memory().map(|memory| memory.running_in(&id)).unwrap_or_default();
+        view["running_turns"] = running.iter().map(|turn| json!(turn.turn)).collect();
+        Json(json!({"success": true, "conversation": view}))
+    })
 }
 
 /// A field that is null is taken away; one that is not there stays.
 pub(super) async fn change(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-    request: Request,
+    caller: Caller,
+    Object(changes): Object<Map<String, Value>>,
 ) -> Response {
-    let (parts, body) = request.into_parts();
-    let caller = Caller::of(&parts);
-    let changes: Map<String, Value> = match read(&parts, body).await {
-        Ok(changes) => changes,
-        Err(refused) => return refused,
-    };
     let changed = async {
         let mut conversation = find(&shared, &id).await?;
         for (key, value) in changes {
@@ -179,12 +162,9 @@ pub(super) async fn change(
         store.change(&conversation).await.map_err(|error| unkept(&error))?;
         find(&shared, &id).await
     };
-    match changed.await {
-        Ok(conversation) => {
-            Json(json!({"success": true, "conversation": shown(&conversation)})).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(changed.await, |conversation| {
+        Json(json!({"success": true, "conversation": shown(&conversation)}))
+    })
 }
 
 /// Forgets a conversation; what runs in it is stopped.
@@ -196,17 +176,14 @@ pub(super) async fn delete(State(shared): State<Shared>, Path(id): Path<String>,
             false => Err(Refusal::UnknownConversation(id.clone())),
         }
     };
-    match deleted.await {
-        Ok(()) => {
-            Json(json!({"success": true, "message": "Conversation deleted successfully"})).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(deleted.await, |()| {
+        Json(json!({"success": true, "message": "Conversation deleted successfully"}))
+    })
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said {
+pub(super) struct Said {
     content: String,
     #[serde(default)]
     stream: bool,
@@ -215,13 +192,12 @@ struct Said {
 
 /// Says something and waits for the answer; with `stream`, gives the turn's events as they come. The turn goes on
 /// without its client.
-pub(super) async fn chat(State(shared): State<Shared>, Path(id): Path<String>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let caller = Caller::of(&parts);
-    let said: Said = match read(&parts, body).await {
-        Ok(said) => said,
-        Err(refused) => return refused,
-    };
+pub(super) async fn chat(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    caller: Caller,
+    Object(said): Object<Said>,
+) -> Response {
     if said.content.trim().is_empty() {
         let refusal = bad("content", "`content` is empty: say something".to_owned());
         return caller.refusal(&refusal);
@@ -232,7 +208,8 @@ pub(super) async fn chat(State(shared): State<Shared>, Path(id): Path<String>, r
         let words = Message::User(Prose { content: said.content.into(), ..Prose::default() });
         let request =
             ChatRequest { model: said.model, messages: vec![words], stream: true, ..ChatRequest::default() };
-        let saying = Saying { request, chosen_tools: true, calls_left: None };
+        let attendance = Attendance::Watched;
+        let saying = Saying { request, chosen_tools: true, calls_left: None, attendance };
         shared.app.converse(Some(&project), &conversation, saying).await
     };
     let running = match begun.await {
@@ -295,15 +272,23 @@ pub(super) fn bad(param: &str, message: String) -> Refusal {
     Refusal::BadRequest { message, param: Some(param.to_owned()) }
 }
 
-/// A JSON object of this form.
-pub(super) async fn read<T: DeserializeOwned>(parts: &Parts, body: Body) -> Result<T, Response> {
-    let body = json_body(parts, body).await?;
-    // serde would take an array for the fields in their order
-    let object = serde_json::from_slice::<Map<String, Value>>(&body);
-    object.and_then(|object| serde_json::from_value(Value::Object(object))).map_err(|error| {
-        let what = format!("the body cannot be read: {error}");
-        Caller::of(parts).refuse(StatusCode::BAD_REQUEST, &what)
-    })
+/// The body of a request: a JSON object of this form.
+pub(super) struct Object<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Shared> for Object<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, _: &Shared) -> Result<Self, Response> {
+        let (parts, body) = request.into_parts();
+        let body = json_body(&parts, body).await?;
+        // serde would take an array for the fields in their order
+        let object = serde_json::from_slice::<Map<String, Value>>(&body);
+        let read = object.and_then(|object| serde_json::from_value(Value::Object(object)));
+        read.map(Self).map_err(|error| {
+            let what = format!("the body cannot be read: {error}");
+            Caller::of(&parts).refuse(StatusCode::BAD_REQUEST, &what)
+        })
+    }
 }
 
 fn shown(conversation: &Conversation) -> Value {

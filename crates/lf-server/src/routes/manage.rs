@@ -6,14 +6,15 @@ use axum::Json;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use lf_core::tool::ToolProgress;
+use lf_core::tool::{Hints, ToolProgress};
 use lf_core::{Project, ToolError, ToolRef, ToolSet, ToolSource as _};
 use lf_dialects::{anthropic_messages, openai_chat};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Shared;
+use super::{Here, Shared};
 use crate::app::{App, Refusal};
+use crate::approvals::No;
 use crate::guard::json_body;
 use crate::reply::{Caller, Face};
 use crate::view;
@@ -44,42 +45,27 @@ pub(super) async fn model(
     if speaks_anthropic(&headers) {
         caller.face = Face::Messages;
     }
-    match shared.app.find_model(None, Some(&model)).await {
-        Ok(_) if caller.face == Face::Messages => Json(anthropic_messages::model(&model)).into_response(),
-        Ok(_) => Json(openai_chat::models([model.as_str()], 0, OWNER)["data"][0].take()).into_response(),
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    let found = shared.app.find_model(None, Some(&model)).await;
+    caller.answer(found, |_| match caller.face {
+        Face::Messages => Json(anthropic_messages::model(&model)),
+        _ => Json(openai_chat::models([model.as_str()], 0, OWNER)["data"][0].take()),
+    })
 }
 
-pub(super) type Scope = Path<(String, String)>;
-
-pub(super) async fn project_models(
-    State(shared): State<Shared>,
-    caller: Caller,
-    headers: HeaderMap,
-    Path((namespace, name)): Scope,
-) -> Response {
-    let project = match shared.app.find_project(&namespace, &name).await {
-        Ok(project) => project,
-        Err(refusal) => return caller.refusal(&refusal),
-    };
+pub(super) async fn project_models(Here(project): Here, headers: HeaderMap) -> Response {
     if speaks_anthropic(&headers) {
         return Json(anthropic_messages::models(project.models.keys().map(String::as_str))).into_response();
     }
     let models: Vec<Value> = project
         .models
         .iter()
-        .map(|(name, model)| match model {
-            Ok(model) => json!({
-                "name": name,
-                "description": model.description,
-                "provider": model.provider.name(),
-                "model": model.model,
-                "base_url": lf_core::secret::shown_url(&model.base_url),
-                "mcp_servers": model.servers,
-                "default": project.default_model.as_ref() == Some(name),
-            }),
-            Err(disabled) => json!({"name": name, "error": disabled.reason}),
+        .map(|(name, entry)| {
+            let mut shown = view::model(name, entry);
+            if let Ok(model) = entry {
+                shown["base_url"] = lf_core::secret::shown_url(&model.base_url).into();
+                shown["default"] = (project.default_model.as_ref() == Some(name)).into();
+            }
+            shown
         })
         .collect();
     let mut list = openai_chat::models(project.models.keys().map(String::as_str), 0, OWNER);
@@ -102,28 +88,11 @@ pub(super) struct OfModel {
 pub(super) async fn tools(
     State(shared): State<Shared>,
     caller: Caller,
-    Path((namespace, name)): Scope,
+    Here(project): Here,
     Query(of): Query<OfModel>,
 ) -> Response {
-    match shared.app.find_project(&namespace, &name).await {
-        Ok(project) => tools_of(&shared.app, &caller, &project, of.model.as_deref()).await,
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-pub(super) async fn main_tools(
-    State(shared): State<Shared>,
-    caller: Caller,
-    Query(of): Query<OfModel>,
-) -> Response {
-    match main_project(&shared.app) {
-        Ok(project) => tools_of(&shared.app, &caller, &project, of.model.as_deref()).await,
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-async fn tools_of(app: &App, caller: &Caller, project: &Arc<Project>, model: Option<&str>) -> Response {
-    let (project, model) = match app.find_model(Some(project), model).await {
+    let app = &shared.app;
+    let (project, model) = match app.find_model(Some(&project), of.model.as_deref()).await {
         Ok(found) => found,
         Err(refusal) => return caller.refusal(&refusal),
     };
@@ -191,7 +160,23 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
     };
     let tools = app.pool.tools([(call.server.clone(), server.clone())]);
     let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
-    match tools.call(&tool, &call.arguments.unwrap_or_default(), &|_: ToolProgress| {}).await {
+    let arguments = call.arguments.unwrap_or_default();
+    if let Ok(server) = server {
+        let listed = tools.list(std::slice::from_ref(&call.server)).await.tools;
+        let approval = listed.iter().find(|listed| listed.id == tool).map(|listed| listed.approval);
+        // a tool that is not listed is as dangerous as one that says nothing of itself
+        let approval = approval.unwrap_or_else(|| server.tools.approval(&call.tool, Hints::of(&Value::Null)));
+        let project = format!("{}/{}", project.namespace, project.name);
+        match app.approvals.may_run(approval, &tool, &arguments, project).await {
+            Ok(()) => {}
+            Err(No::Said(text)) => return caller.refuse(StatusCode::FORBIDDEN, &text),
+            Err(No::Tool) => {
+                let unknown = ToolError::UnknownTool { server: call.server.clone(), tool: call.tool.clone() };
+                return caller.refuse(StatusCode::NOT_FOUND, &unknown.to_string());
+            }
+        }
+    }
+    match tools.call(&tool, &arguments, &|_: ToolProgress| {}).await {
         Ok(output) => Json(view::output(&call.server, &call.tool, &output)).into_response(),
         Err(error) => {
             let status = match &error {

@@ -1,7 +1,7 @@
 //! The messages of a kept conversation, in the document's form: OpenAI's, with an id and a time.
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use lf_core::{Content, Message};
@@ -10,7 +10,7 @@ use lf_store::Kept;
 use serde_json::{Map, Value, json};
 
 use super::Shared;
-use super::conversations::{bad, find, read};
+use super::conversations::{Object, bad, find};
 use crate::app::Refusal;
 use crate::memory::{named, pending, unkept};
 use crate::reply::Caller;
@@ -54,14 +54,9 @@ pub(super) async fn get(
 pub(super) async fn append(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-    request: Request,
+    caller: Caller,
+    Object(fields): Object<Map<String, Value>>,
 ) -> Response {
-    let (parts, body) = request.into_parts();
-    let caller = Caller::of(&parts);
-    let fields: Map<String, Value> = match read(&parts, body).await {
-        Ok(fields) => fields,
-        Err(refused) => return refused,
-    };
     let appended = async {
         let said = said(&fields)?;
         find(&shared, &id).await?;

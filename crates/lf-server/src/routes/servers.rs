@@ -5,87 +5,42 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
 use lf_core::Project;
 use lf_mcp::ServerReport;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::manage::{Scope, main_project};
+use super::{Here, Shared};
 use crate::app::{App, Refusal};
 use crate::reply::Caller;
 use crate::view;
 
-pub(super) async fn list(
-    State(shared): State<Shared>,
-    caller: Caller,
-    Path((namespace, name)): Scope,
-) -> Response {
-    match shared.app.find_project(&namespace, &name).await {
-        Ok(project) => list_of(&shared.app, &project),
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-pub(super) async fn main_list(State(shared): State<Shared>, caller: Caller) -> Response {
-    match main_project(&shared.app) {
-        Ok(project) => list_of(&shared.app, &project),
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-fn list_of(app: &App, project: &Project) -> Response {
-    let servers: Vec<Value> = app.servers_of(project).reports().iter().map(view::server).collect();
+pub(super) async fn list(State(shared): State<Shared>, Here(project): Here) -> Response {
+    let servers: Vec<Value> = shared.app.servers_of(&project).reports().iter().map(view::server).collect();
     Json(json!({"total": servers.len(), "servers": servers})).into_response()
 }
 
-type Named = Path<(String, String, String)>;
+#[derive(Deserialize)]
+pub(super) struct Named {
+    server: String,
+}
 
 pub(super) async fn get(
     State(shared): State<Shared>,
     caller: Caller,
-    Path((namespace, name, server)): Named,
+    Here(project): Here,
+    Path(Named { server }): Path<Named>,
 ) -> Response {
-    match shared.app.find_project(&namespace, &name).await {
-        Ok(project) => shown(&caller, &project, &server, shared.app.servers_of(&project).report_of(&server)),
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-pub(super) async fn main_get(
-    State(shared): State<Shared>,
-    caller: Caller,
-    Path(server): Path<String>,
-) -> Response {
-    match main_project(&shared.app) {
-        Ok(project) => shown(&caller, &project, &server, shared.app.servers_of(&project).report_of(&server)),
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    shown(&caller, &project, &server, shared.app.servers_of(&project).report_of(&server))
 }
 
 /// Answers when the server is ready again, or is not: 200 in both cases, as the restart was made.
 pub(super) async fn restart(
     State(shared): State<Shared>,
     caller: Caller,
-    Path((namespace, name, server)): Named,
+    Here(project): Here,
+    Path(Named { server }): Path<Named>,
 ) -> Response {
-    match shared.app.find_project(&namespace, &name).await {
-        Ok(project) => restarted(&shared.app, &caller, &project, &server).await,
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-pub(super) async fn main_restart(
-    State(shared): State<Shared>,
-    caller: Caller,
-    Path(server): Path<String>,
-) -> Response {
-    match main_project(&shared.app) {
-        Ok(project) => restarted(&shared.app, &caller, &project, &server).await,
-        Err(refusal) => caller.refusal(&refusal),
-    }
-}
-
-async fn restarted(app: &App, caller: &Caller, project: &Project, server: &str) -> Response {
-    let report = app.servers_of(project).renew(server).await;
-    shown(caller, project, server, report)
+    let report = shared.app.servers_of(&project).renew(&server).await;
+    shown(&caller, &project, &server, report)
 }
 
 fn shown(caller: &Caller, project: &Project, server: &str, report: Option<ServerReport>) -> Response {

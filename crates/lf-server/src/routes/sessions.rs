@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use lf_core::Project;
 use lf_core::model::ChatRequest;
 use lf_store::{Conversation, Kind, Page};
@@ -16,6 +16,7 @@ use super::Shared;
 use super::conversations::now;
 use super::messages::message;
 use crate::app::{App, Refusal};
+use crate::approvals::Attendance;
 use crate::memory::{Memory, Running, Saying, unkept};
 use crate::reply::{Caller, Face};
 
@@ -72,7 +73,9 @@ pub(super) async fn converse(
         updated: at,
     };
     memory.store.create(&conversation).await.map_err(|error| unkept(&error))?;
-    app.converse(scope, &conversation, Saying { request, chosen_tools: false, calls_left: None }).await
+    let attendance = Attendance::Told;
+    app.converse(scope, &conversation, Saying { request, chosen_tools: false, calls_left: None, attendance })
+        .await
 }
 
 /// A session is of one project: the same name in another one is another conversation.
@@ -92,13 +95,10 @@ pub(super) async fn history(
         let store = &shared.app.memory()?.store;
         store.messages(&id(&namespace, &project, &session), 0).await.map_err(|error| unkept(&error))
     };
-    match read.await {
-        Ok(kept) => {
-            let messages: Vec<Value> = kept.iter().map(message).collect();
-            Json(json!({"messages": messages})).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(read.await, |kept| {
+        let messages: Vec<Value> = kept.iter().map(message).collect();
+        Json(json!({"messages": messages}))
+    })
 }
 
 pub(super) async fn delete(
@@ -110,10 +110,7 @@ pub(super) async fn delete(
         shared.app.find_project(&namespace, &project).await?;
         forget(shared.app.memory()?, &id(&namespace, &project, &session)).await
     };
-    match deleted.await {
-        Ok(_) => Json(json!({"message": format!("Session {session} deleted")})).into_response(),
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(deleted.await, |_| Json(json!({"message": format!("Session {session} deleted")})))
 }
 
 pub(super) async fn delete_all(
@@ -138,12 +135,9 @@ pub(super) async fn delete_all(
             }
         }
     };
-    match deleted.await {
-        Ok(count) => {
-            Json(json!({"message": format!("Deleted {count} session(s)"), "count": count})).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(deleted.await, |count| {
+        Json(json!({"message": format!("Deleted {count} session(s)"), "count": count}))
+    })
 }
 
 /// False where there was none. What runs in it is stopped.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_stream::stream;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{FromRequestParts as _, Path, Request, State};
+use axum::extract::{FromRequestParts as _, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
@@ -17,10 +17,10 @@ use lf_core::{ChatEvent, Project};
 use lf_dialects::openai_responses::{Create, error_frame};
 use tokio::sync::Semaphore;
 
-use super::Shared;
 use super::answer::{Asked, Begun, first};
 use super::faces::{View, now};
 use super::responses::Keeper;
+use super::{Scoped, Shared};
 use crate::guard::BODY_LIMIT;
 use crate::reply::Caller;
 use crate::responses::{Aside, Held};
@@ -42,24 +42,8 @@ impl Sockets {
     }
 }
 
-pub(super) async fn unscoped(State(shared): State<Shared>, request: Request) -> Response {
-    let (parts, _) = request.into_parts();
-    upgrade(shared, None, parts).await
-}
-
-pub(super) async fn scoped(
-    State(shared): State<Shared>,
-    Path((namespace, project)): Path<(String, String)>,
-    request: Request,
-) -> Response {
-    let (parts, _) = request.into_parts();
-    match shared.app.find_project(&namespace, &project).await {
-        Ok(project) => upgrade(shared, Some(project), parts).await,
-        Err(refusal) => Caller::of(&parts).refusal(&refusal),
-    }
-}
-
-async fn upgrade(shared: Shared, scope: Option<Arc<Project>>, mut parts: Parts) -> Response {
+pub(super) async fn open(State(shared): State<Shared>, Scoped(scope): Scoped, request: Request) -> Response {
+    let (mut parts, _) = request.into_parts();
     let caller = Caller::of(&parts);
     let upgrade = match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
         Ok(upgrade) => upgrade,

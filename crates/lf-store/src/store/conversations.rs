@@ -180,11 +180,7 @@ impl Store {
     pub async fn tools(&self, conversation: &str) -> Result<Vec<ToolRef>, StoreError> {
         let sql = "SELECT server, name FROM tool WHERE conversation = ?1 ORDER BY server, name";
         let rows = self.query(sql, vec![conversation.into()]).await?;
-        let tool = |row| {
-            let mut columns = Columns::of(row);
-            ToolRef { server: columns.text().into(), name: columns.text().into() }
-        };
-        Ok(rows.into_iter().map(tool).collect())
+        Ok(rows.into_iter().map(super::tool).collect())
     }
 
     pub async fn switch_on(&self, conversation: &str, tool: &ToolRef) -> Result<(), StoreError> {

@@ -86,6 +86,14 @@ impl Store {
             batch.add(sql, vec![conversation.into(), id.into()]);
         }
         batch.add(
+            "DELETE FROM waiting WHERE conversation = ?1 AND EXISTS (
+                 SELECT 1 FROM message WHERE message.conversation = ?1 AND message.id = ?2 AND message.turn = (
+                     SELECT id FROM turn WHERE turn.conversation = ?1 ORDER BY created DESC, id DESC LIMIT 1
+                 )
+             )",
+            vec![conversation.into(), id.into()],
+        );
+        batch.add(
             "DELETE FROM message WHERE conversation = ?1 AND id = ?2",
             vec![conversation.into(), id.into()],
         );

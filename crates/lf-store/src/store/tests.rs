@@ -69,6 +69,8 @@ fn begun(messages: Vec<Message>) -> Entry {
         text_formats: lf_core::text_calls::DEFAULT,
         limits: Limits::default(),
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
     }))
 }
 

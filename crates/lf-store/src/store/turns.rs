@@ -71,6 +71,8 @@ impl Store {
             "INSERT INTO turn (id, conversation, state, created, updated) VALUES (?1, ?2, 'running', ?3, ?4)",
             vec![begin.turn.into(), begin.conversation.into(), at.into(), at.into()],
         );
+        // the turn has them now, and its first entry says so
+        batch.add("DELETE FROM waiting WHERE conversation = ?1", vec![begin.conversation.into()]);
         let mut journal = TurnJournal {
             store: self.clone(),
             turn: begin.turn.to_owned(),

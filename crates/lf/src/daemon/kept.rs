@@ -2,18 +2,20 @@
 //! prints them.
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::stream;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use lf_core::model::ChatRequest;
-use lf_core::tool::ToolProgress;
+use lf_core::tool::{Person, ToolProgress};
 use lf_core::{Arguments, ChatEvent, Message, ModelError, ToolCall, ToolRef, ToolResult, Usage};
 use lf_dialects::sse::SseDecoder;
 use reqwest::{Method, Response};
 use serde_json::{Map, Value, json};
 
+use super::{Fold, attended};
 use crate::args;
 use crate::conversations::{listing, path_of};
 use crate::exit::Trouble;
@@ -21,6 +23,8 @@ use crate::remote::{HERE, Remote};
 
 pub(crate) struct Kept {
     remote: Remote,
+    /// Where approvals are given.
+    decisions: Remote,
     project: Option<String>,
     id: String,
 }
@@ -28,8 +32,9 @@ pub(crate) struct Kept {
 impl Kept {
     /// The conversation that is meant, which is looked for before anybody types.
     pub(crate) async fn open(chat: &args::Chat, project: Option<&str>) -> Result<Self, Trouble> {
-        let remote = Remote::whole(chat.server.as_deref().unwrap_or(HERE))?;
-        let mut kept = Self { remote, project: project.map(str::to_owned), id: String::new() };
+        let server = chat.server.as_deref().unwrap_or(HERE);
+        let (remote, decisions) = (Remote::whole(server)?, Remote::new(server, None)?);
+        let mut kept = Self { remote, decisions, project: project.map(str::to_owned), id: String::new() };
         match chat.conversation.as_deref() {
             Some("new") => kept.begin_anew().await?,
             Some(id) => {
@@ -62,10 +67,12 @@ impl Kept {
         Ok(())
     }
 
-    /// Says what the request says last. What came before is the daemon's to know.
+    /// Says what the request says last. What came before is the daemon's to know. `person` is asked what has to be
+    /// approved.
     pub(crate) async fn events(
         &self,
         request: &ChatRequest,
+        person: Option<Arc<dyn Person>>,
     ) -> Result<BoxStream<'static, ChatEvent>, Trouble> {
         let content = match request.messages.last() {
             Some(Message::User(said)) => said.content.text(),
@@ -76,7 +83,11 @@ impl Kept {
             body["model"] = json!(model);
         }
         let path = format!("{}/chat", path_of(&self.id)?);
-        Ok(told(self.remote.tell(&path, &body).await?, self.id.clone()))
+        let events = told(self.remote.tell(&path, &body).await?, self.id.clone());
+        Ok(match person {
+            Some(person) => attended(events, person, self.decisions.clone()).boxed(),
+            None => events,
+        })
     }
 
     /// Ends a turn; without this it goes on, whoever listens.
@@ -97,6 +108,7 @@ fn told(mut response: Response, id: String) -> BoxStream<'static, ChatEvent> {
     stream! {
         let mut decoder = SseDecoder::new();
         let mut events = Vec::new();
+        let mut fold = Fold::default();
         loop {
             let read = match response.chunk().await {
                 Ok(Some(bytes)) => decoder.push(&bytes, &mut events).map_err(|error| error.to_string()),
@@ -104,9 +116,8 @@ fn told(mut response: Response, id: String) -> BoxStream<'static, ChatEvent> {
                 Err(_) => Err("the connection broke off; the turn goes on".to_owned()),
             };
             for told in events.drain(..) {
-                let Some(event) = serde_json::from_str(&told.data).ok().and_then(|event| read_event(&event)) else {
-                    continue;
-                };
+                let told: Value = serde_json::from_str(&told.data).unwrap_or_default();
+                let Some(event) = read_event(&told).or_else(|| fold.asked(&told)) else { continue };
                 let is_last = matches!(event, ChatEvent::Finished { .. } | ChatEvent::Failed(_));
                 yield event;
                 if is_last {

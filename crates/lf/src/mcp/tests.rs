@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lf_core::McpServer;
-use lf_core::project::{Disabled, Protocol, StdioServer, ToolFilter, Transport};
+use lf_core::project::{Disabled, Protocol, StdioServer, Transport};
 use lf_mcp::{PoolOptions, SessionPool};
 
 use super::*;
@@ -26,25 +26,13 @@ for line in sys.stdin:
 "#;
 
 fn server(name: &str, command: &str, args: &[&str]) -> (String, Result<Arc<McpServer>, Disabled>) {
-    let transport = Transport::Stdio(StdioServer {
-        command: command.to_owned(),
-        args: args.iter().map(|arg| (*arg).into()).collect(),
-        env: Vec::new(),
-        inherit_env: Vec::new(),
-        cwd: PathBuf::from("/"),
-        limits: Default::default(),
-        pin: None,
-    });
+    let transport = Transport::Stdio(StdioServer::new(command, args));
     let server = McpServer {
-        name: name.to_owned(),
-        transport,
-        tools: ToolFilter::default(),
         timeout: Duration::from_secs(20),
         max_timeout: Duration::from_secs(40),
         startup_timeout: Duration::from_secs(40),
-        required: false,
         protocol: Protocol::Legacy,
-        elicitation: Default::default(),
+        ..McpServer::new(name, transport)
     };
     (name.to_owned(), Ok(Arc::new(server)))
 }

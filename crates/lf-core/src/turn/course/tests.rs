@@ -5,8 +5,8 @@ use super::*;
 use crate::message::{Arguments, Prose, ToolCall};
 use crate::model::{FinishReason, ModelRequest, ToolSpec, Usage};
 use crate::project::{InlineTool, Limits, ToolCallStrategy};
-use crate::tool::{Catalogue, Tool, ToolContent, ToolRef};
-use crate::turn::Planned;
+use crate::tool::{Approval, Catalogue, Tool, ToolContent, ToolRef};
+use crate::turn::{Planned, Verdict};
 use crate::{Message, ToolSet};
 
 fn setup() -> Setup {
@@ -15,7 +15,8 @@ fn setup() -> Setup {
         let id = ToolRef { server: "sky".into(), name: name.into() };
         Tool { shown_name: format!("the.{name}").into(), ..Tool::new(id, None, schema.clone().into()) }
     };
-    let catalogue = Catalogue { tools: vec![tool("time"), tool("weather")], down: Vec::new() };
+    let asks = Tool { approval: Approval::Ask, ..tool("rain") };
+    let catalogue = Catalogue { tools: vec![asks, tool("time"), tool("weather")], down: Vec::new() };
     let inline =
         InlineTool { name: "a.b".into(), description: "x".into(), parameters: schema.clone().into() };
     let client = ToolSpec {
@@ -37,11 +38,17 @@ fn setup() -> Setup {
         text_formats: crate::text_calls::DEFAULT,
         limits: Limits { rounds: 3, ..Limits::default() },
         calls_left: Some(5),
+        always: Vec::new(),
+        waiting: None,
     }
 }
 
 fn delta() -> impl Strategy<Value = ModelDelta> {
-    let call = ("[a-c]?", prop_oneof![Just("sky__the_weather"), Just("a.b"), Just("no_such")], arguments());
+    let call = (
+        "[a-c]?",
+        prop_oneof![Just("sky__the_weather"), Just("sky__the_rain"), Just("a.b"), Just("no_such")],
+        arguments(),
+    );
     prop_oneof![
         "[a-z<>/_ \"{}]{0,12}".prop_map(ModelDelta::Text),
         Just(ModelDelta::Text(r#"<tool_call>{"name": "sky__the_time", "arguments": {}}</tool_call>"#.into())),
@@ -113,6 +120,17 @@ fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
                 }
                 None => vec![Entry::Answered],
             },
+            Step::AskPerson(asking) => {
+                let ask = asking.open().next().unwrap();
+                // any verdict, and the same for the same call
+                let verdicts = [Verdict::Approved, Verdict::Always, Verdict::Denied, Verdict::Expired];
+                let decided = |verdict| Entry::Decided {
+                    approval: ask.id.clone(),
+                    decision: Decision { verdict, by: "p".to_owned(), reason: None },
+                };
+                let words = || Entry::Unanswered { words: format!("approve {}", ask.id) };
+                vec![verdicts.get(ask.call.arguments.raw().len() % 5).map_or_else(words, |it| decided(*it))]
+            }
             Step::RunTools(run) => {
                 let open: Vec<usize> = run.open().map(|(index, ..)| index).collect();
                 let settled = open.into_iter().rev().flat_map(|call| {
@@ -139,6 +157,7 @@ fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
 fn left(course: &Course) -> String {
     match course.step() {
         Step::AskModel(ask) => format!("{:?}", ask.request()),
+        Step::AskPerson(asking) => format!("{:?}", asking.asks()),
         Step::RunTools(run) => format!("{:?}", run.open().collect::<Vec<_>>()),
         Step::Done(done) => format!("{done:?}"),
     }
@@ -167,6 +186,19 @@ proptest! {
     }
 }
 
+fn call(id: &str, city: &str) -> Entry {
+    Entry::Delta(ModelDelta::Call(ToolCall {
+        id: id.to_owned(),
+        name: "sky__the_weather".to_owned(),
+        arguments: Arguments::parse(format!(r#"{{"city": "{city}"}}"#)),
+        rest: Map::new(),
+    }))
+}
+
+fn text(text: &str) -> Entry {
+    Entry::Delta(ModelDelta::Text(text.to_owned()))
+}
+
 #[test]
 fn what_cannot_happen_in_a_step_is_refused_and_changes_nothing() {
     let mut events = Vec::new();
@@ -183,14 +215,6 @@ fn what_cannot_happen_in_a_step_is_refused_and_changes_nothing() {
 fn a_call_that_was_begun_is_known_to_have_been() {
     let mut events = Vec::new();
     let mut course = Course::new(setup(), &mut events);
-    let call = |id: &str, city: &str| {
-        Entry::Delta(ModelDelta::Call(ToolCall {
-            id: id.to_owned(),
-            name: "sky__the_weather".to_owned(),
-            arguments: Arguments::parse(format!(r#"{{"city": "{city}"}}"#)),
-            rest: Map::new(),
-        }))
-    };
     for entry in [call("a", "x"), call("b", "y"), Entry::Answered, Entry::Running { call: 1 }] {
         course.take(entry, &mut events).unwrap();
     }
@@ -204,7 +228,6 @@ fn a_call_that_was_begun_is_known_to_have_been() {
 fn an_answer_that_was_interrupted_is_void_and_begins_again() {
     let mut events = Vec::new();
     let mut course = Course::new(setup(), &mut events);
-    let text = |text: &str| Entry::Delta(ModelDelta::Text(text.to_owned()));
     for entry in [text("Half"), Entry::Interrupted, text("Whole."), Entry::Answered] {
         course.take(entry, &mut events).unwrap();
     }
@@ -225,15 +248,6 @@ fn an_answer_that_was_interrupted_is_void_and_begins_again() {
 fn a_turn_that_is_stopped_leaves_a_conversation_that_can_go_on() {
     let mut events = Vec::new();
     let mut course = Course::new(setup(), &mut events);
-    let call = |id: &str, city: &str| {
-        Entry::Delta(ModelDelta::Call(ToolCall {
-            id: id.to_owned(),
-            name: "sky__the_weather".to_owned(),
-            arguments: Arguments::parse(format!(r#"{{"city": "{city}"}}"#)),
-            rest: Map::new(),
-        }))
-    };
-    let text = |text: &str| Entry::Delta(ModelDelta::Text(text.to_owned()));
     let round =
         [text("Looking."), call("a", "x"), call("b", "y"), Entry::Answered, Entry::Running { call: 0 }];
     for entry in round.into_iter().chain([Entry::Stopped]) {

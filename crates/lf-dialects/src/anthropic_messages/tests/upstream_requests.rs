@@ -4,7 +4,7 @@ use lf_core::{ModelError, ModelRequest, ToolChoice};
 use serde_json::{Map, Value, json};
 
 use super::super::{ANTHROPIC_ONLY, check_foreign};
-use super::{anthropic, ask, ask_with, decode, model_request, openai};
+use super::{anthropic, ask, ask_with, decode, openai};
 use crate::Dialect;
 use crate::upstream::{Encoded, UpstreamOptions, encode};
 
@@ -135,7 +135,7 @@ fn thinking_is_not_begun_within_a_round_of_calls_nor_with_a_forced_one() {
         {"role": "tool", "tool_call_id": "a", "content": "1"},
     ]});
     let (request, _) = crate::openai_chat::decode_request(body.to_string().as_bytes()).unwrap();
-    let mut request = model_request(request);
+    let mut request = ModelRequest::from(request);
     let sent = |request: &ModelRequest| {
         encode(Dialect::Anthropic, "claude-sonnet-4-0", request, &UpstreamOptions::default()).unwrap()
     };
@@ -165,7 +165,7 @@ fn headers_of_the_client_go_along_and_stay_out_of_the_body() {
 }
 
 fn foreign(body: Value) -> String {
-    let request = model_request(decode(body).unwrap());
+    let request = ModelRequest::from(decode(body).unwrap());
     match check_foreign(&request) {
         Ok(left_out) => format!("left out {left_out:?}"),
         Err(error) => {
@@ -232,7 +232,7 @@ fn tools_without_a_schema_are_declared_to_anthropics_models_alone() {
     assert_eq!(anthropic(decode(body.clone()).unwrap())["tools"], tools);
     let sent = openai(decode(body.clone()).unwrap());
     assert_eq!(sent["tools"].as_array().unwrap().len(), 1);
-    let request = model_request(decode(body).unwrap());
+    let request = ModelRequest::from(decode(body).unwrap());
     let told = lf_core::prompting::as_text(&request);
     assert!(!format!("{:?}", told.messages).contains("bash"));
 }

@@ -4,6 +4,7 @@ use lf_core::Usage;
 use lf_core::model::Native;
 
 use super::*;
+use crate::any_turn::any_turn;
 
 fn event() -> impl Strategy<Value = ChatEvent> {
     let progress = lf_core::tool::ToolProgress { progress: 1.0, total: None, message: None };
@@ -25,19 +26,9 @@ fn event() -> impl Strategy<Value = ChatEvent> {
     ]
 }
 
-fn ending() -> impl Strategy<Value = Option<ChatEvent>> {
-    let finished = |reason| ChatEvent::Finished {
-        reason,
-        usage: Usage { input: 5, output: 2, cached: 1, ..Usage::default() },
-        rounds: 1,
-        stop_sequence: None,
-    };
-    prop_oneof![
-        Just(Some(finished(FinishReason::Stop))),
-        Just(Some(finished(FinishReason::Length))),
-        Just(Some(ChatEvent::Failed(ModelError::Unsupported("no".to_owned())))),
-        Just(None),
-    ]
+fn finished(reason: FinishReason) -> ChatEvent {
+    let usage = Usage { input: 5, output: 2, cached: 1, ..Usage::default() };
+    ChatEvent::Finished { reason, usage, rounds: 1, stop_sequence: None }
 }
 
 /// A client that believes nothing: it puts the completion together from the chunks.
@@ -100,9 +91,7 @@ impl Client {
 proptest! {
     #[test]
     fn any_turn_keeps_the_protocol_and_says_the_same_streamed_and_whole(
-        events in prop::collection::vec(event(), 0..12),
-        ending in ending(),
-        after in prop::collection::vec(event(), 0..3),
+        (events, ending) in any_turn(event, finished),
         include_usage in any::<bool>(),
         lf_events in prop_oneof![Just(LfEvents::Told), Just(LfEvents::Hidden)],
     ) {
@@ -110,9 +99,7 @@ proptest! {
         let mut encoder = ChunkEncoder::new("one", 7, "m", view, lf_events);
         let mut completion = Completion::new("one", 7, "m", lf_events);
         let mut client = Client::default();
-        // without an end the turn was cut, and nothing follows
-        let after = if ending.is_some() { after } else { Vec::new() };
-        for event in events.iter().chain(&ending).chain(&after) {
+        for event in &events {
             for chunk in encoder.event(event) {
                 client.read(&serde_json::from_str(&chunk).unwrap(), view);
             }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lf_core::{ChatEvent, FinishReason, ModelError, ToolResult};
+use lf_core::{ChatEvent, ToolResult};
 use proptest::prelude::*;
 
 use super::telling::{call, finished, native, started, told, whole};
 use super::*;
+use crate::any_turn::any_turn;
 use crate::openai_chat::LfEvents;
 
 fn event() -> impl Strategy<Value = ChatEvent> {
@@ -26,15 +27,6 @@ fn event() -> impl Strategy<Value = ChatEvent> {
             json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": "x"})
         )),
         Just(native(Dialect::OpenaiResponses, json!("odd"))),
-    ]
-}
-
-fn ending() -> impl Strategy<Value = Option<ChatEvent>> {
-    prop_oneof![
-        Just(Some(finished(FinishReason::Stop))),
-        Just(Some(finished(FinishReason::Length))),
-        Just(Some(ChatEvent::Failed(ModelError::Unsupported("no".to_owned())))),
-        Just(None),
     ]
 }
 
@@ -120,14 +112,11 @@ fn part(item: &mut Value, name: &str, event: &Value) {
 proptest! {
     #[test]
     fn any_turn_keeps_the_protocol_and_says_the_same_streamed_and_whole(
-        events in prop::collection::vec(event(), 0..12),
-        ending in ending(),
-        after in prop::collection::vec(event(), 0..3),
+        (events, ending) in any_turn(event, finished),
         shown in prop_oneof![Just(LfEvents::Told), Just(LfEvents::Hidden)],
     ) {
         let cut = ending.is_none();
-        let after = if cut { Vec::new() } else { after };
-        let events: Vec<ChatEvent> = [started()].into_iter().chain(events).chain(ending).chain(after).collect();
+        let events: Vec<ChatEvent> = [started()].into_iter().chain(events).collect();
         let (told, response) = told(&events, shown);
         let mut client = Client::default();
         let mut last = Value::Null;

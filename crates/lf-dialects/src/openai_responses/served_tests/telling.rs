@@ -1,12 +1,11 @@
 //! Answers.
 
-use std::time::Duration;
-
 use lf_core::model::Native;
-use lf_core::{Arguments, ChatEvent, FinishReason, ModelError, ToolCall, ToolResult, Usage};
+use lf_core::{Arguments, ChatEvent, FinishReason, ModelError, ToolCall, Usage};
 use serde_json::Map;
 
 use super::*;
+use crate::any_turn;
 use crate::openai_chat::LfEvents;
 
 pub(super) fn call(id: &str, arguments: &str) -> ToolCall {
@@ -64,22 +63,7 @@ fn transcript(events: &[ChatEvent], lf_events: LfEvents) -> String {
 }
 
 fn a_turn() -> Vec<ChatEvent> {
-    vec![
-        started(),
-        ChatEvent::Reasoning("Hm".to_owned()),
-        ChatEvent::Reasoning("m.".to_owned()),
-        ChatEvent::Text("Let me".to_owned()),
-        ChatEvent::Text(" see.".to_owned()),
-        ChatEvent::CallStarted { call: call("s1", "{}"), tool: None },
-        ChatEvent::CallFinished {
-            result: ToolResult::error(&call("s1", "{}"), "there is no tool `f`"),
-            elapsed: Duration::from_millis(7),
-        },
-        ChatEvent::Text("Now you.".to_owned()),
-        ChatEvent::ClientCalls(vec![call("a", r#"{"q": 1}"#), call("b", "")]),
-        finished(FinishReason::ToolCalls),
-        ChatEvent::Text("too late".to_owned()),
-    ]
+    any_turn::a_turn(call, "Now you.", finished)
 }
 
 #[test]

@@ -38,14 +38,7 @@ fn lines(list: &Value) -> String {
 }
 
 fn asked(body: Value) -> ModelRequest {
-    let request = decode(body);
-    ModelRequest {
-        messages: request.messages,
-        tools: request.tools.into(),
-        tool_choice: request.tool_choice,
-        parameters: request.parameters,
-        stream: request.stream,
-    }
+    decode(body).into()
 }
 
 const FOREIGN: [Dialect; 4] = [Dialect::OpenaiChat, Dialect::Anthropic, Dialect::Gemini, Dialect::Ollama];

@@ -49,6 +49,15 @@ fn everything() -> Vec<Part> {
     vec![Part::Text("seen:".to_owned()), image("image/png"), recording("wav"), document()]
 }
 
+/// The message after a result that says where what it cannot hold is.
+fn after_a_result_in_words(dialect: Dialect, model: &str) -> Value {
+    let mut body = told(dialect, model, everything());
+    let lines = "seen:\n[image 1: in the next user message]\n[audio/wav, 4 bytes: this model cannot be shown it]\n\
+                 [application/pdf, 4 bytes: this model cannot be shown it]";
+    assert_eq!(body["messages"][1]["content"], lines);
+    body["messages"][2].take()
+}
+
 #[test]
 fn anthropic_takes_images_and_documents_inside_of_results() {
     let body = told(Dialect::Anthropic, "claude-x", everything());
@@ -77,12 +86,8 @@ fn responses_take_images_and_files_inside_of_outputs() {
 
 #[test]
 fn chat_completions_take_media_in_the_next_message_where_the_model_knows_them() {
-    let body = told(Dialect::OpenaiChat, "llama", everything());
-    let messages = body["messages"].as_array().expect("messages");
-    let lines = "seen:\n[image 1: in the next user message]\n[audio/wav, 4 bytes: this model cannot be shown it]\n\
-                 [application/pdf, 4 bytes: this model cannot be shown it]";
-    assert_eq!(messages[1]["content"], lines);
-    assert_eq!(messages[2]["content"].as_array().map(Vec::len), Some(2));
+    let next = after_a_result_in_words(Dialect::OpenaiChat, "llama");
+    assert_eq!(next["content"].as_array().map(Vec::len), Some(2));
     let kinds = |model: &str| -> Vec<String> {
         let body = told(Dialect::OpenaiChat, model, everything());
         let parts = body["messages"][2]["content"].as_array().cloned().unwrap_or_default();
@@ -111,12 +116,8 @@ fn gemini_takes_media_inside_of_results_from_its_third_version_on() {
 
 #[test]
 fn ollama_takes_images_in_the_next_message() {
-    let body = told(Dialect::Ollama, "llava", everything());
-    let messages = body["messages"].as_array().expect("messages");
-    let lines = "seen:\n[image 1: in the next user message]\n[audio/wav, 4 bytes: this model cannot be shown it]\n\
-                 [application/pdf, 4 bytes: this model cannot be shown it]";
-    assert_eq!(messages[1]["content"], lines);
-    assert_eq!(messages[2]["images"], json!([PIXEL]));
+    let next = after_a_result_in_words(Dialect::Ollama, "llava");
+    assert_eq!(next["images"], json!([PIXEL]));
 }
 
 #[test]

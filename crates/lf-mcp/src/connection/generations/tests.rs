@@ -3,7 +3,7 @@ use lf_core::project::HttpServer;
 use super::*;
 
 fn server(base_url: &str) -> McpServer {
-    let http = HttpServer { base_url: base_url.to_owned(), headers: Vec::new(), auth: None };
+    let http = HttpServer::new(base_url);
     crate::tests::server(Transport::Http(http))
 }
 

@@ -3,33 +3,15 @@ use std::sync::mpsc;
 
 use indexmap::IndexMap;
 use lf_core::McpServer;
-use lf_core::project::{Protocol, StdioServer, ToolFilter, Transport};
+use lf_core::project::{StdioServer, Transport};
 use lf_mcp::{PoolOptions, ServerState};
 
 use super::*;
 
 /// Fails to start at once, and so shows whether its session is still known.
 fn server(name: &str) -> Arc<McpServer> {
-    let transport = Transport::Stdio(StdioServer {
-        command: format!("/nowhere/{name}"),
-        args: Vec::new(),
-        env: Vec::new(),
-        inherit_env: Vec::new(),
-        cwd: PathBuf::from("/"),
-        limits: Default::default(),
-        pin: None,
-    });
-    Arc::new(McpServer {
-        name: name.to_owned(),
-        transport,
-        tools: ToolFilter::default(),
-        timeout: Duration::from_secs(1),
-        max_timeout: Duration::from_secs(1),
-        startup_timeout: Duration::from_secs(1),
-        required: false,
-        protocol: Protocol::Auto,
-        elicitation: Default::default(),
-    })
+    let transport = Transport::Stdio(StdioServer::new(format!("/nowhere/{name}"), &[]));
+    Arc::new(McpServer { startup_timeout: Duration::from_secs(1), ..McpServer::new(name, transport) })
 }
 
 /// A project with these servers.

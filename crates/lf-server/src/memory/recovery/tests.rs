@@ -5,14 +5,15 @@ use futures_util::stream;
 use lf_core::message::{Arguments, Prose, ToolCall};
 use lf_core::model::{DeltaStream, FinishReason, ModelDelta, ModelProvider, ModelRequest};
 use lf_core::project::{Limits, Provider, ToolCallStrategy};
-use lf_core::tool::{Attendant, BoxFuture, Catalogue, Tool, ToolContent};
+use lf_core::tool::{Attendant, BoxFuture, Catalogue, Tool};
 use lf_core::turn::check_answers;
-use lf_core::{Journal, JournalError, Message, ToolOutput, ToolRef, ToolSet, ToolSource};
+use lf_core::{Journal, JournalError, Message, ToolRef, ToolSet, ToolSource};
 use lf_store::{Begin, Conversation, Kind, Store};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::driver::tests::Runs;
 use crate::memory::message_id;
 
 const ROUNDS: usize = 6;
@@ -54,29 +55,19 @@ impl ModelProvider for Script {
     }
 }
 
-/// Counts how often each call was run.
-#[derive(Default)]
-struct Walks(Mutex<BTreeMap<String, usize>>);
+/// How often each call was run.
+type Walks = Arc<Mutex<BTreeMap<String, usize>>>;
 
-impl ToolSource for Walks {
-    fn list<'a>(&'a self, _: &'a [String]) -> BoxFuture<'a, Catalogue> {
-        Box::pin(async { Catalogue::default() })
-    }
-
-    fn call<'a>(
-        &'a self,
-        _: &'a ToolRef,
-        arguments: &'a Map<String, Value>,
-        _: &'a dyn Attendant,
-    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let to = arguments["to"].as_str().unwrap_or_default().to_owned();
-            *self.0.lock().unwrap().entry(to).or_default() += 1;
+/// Counts how often each call is run.
+fn walking(walks: Walks) -> impl ToolSource {
+    Runs(move |_: &ToolRef, arguments: &Map<String, Value>, _: &dyn Attendant| {
+        let to = arguments["to"].as_str().unwrap_or_default().to_owned();
+        *walks.lock().unwrap().entry(to).or_default() += 1;
+        async {
             tokio::task::yield_now().await;
-            let content = vec![ToolContent::Text("walked".to_owned())];
-            Ok(ToolOutput { content, ..ToolOutput::default() })
-        })
-    }
+            "walked"
+        }
+    })
 }
 
 /// Where the power goes.
@@ -131,6 +122,8 @@ fn setup(repeatable: bool) -> Setup {
         text_formats: lf_core::text_calls::DEFAULT,
         limits: Limits::default(),
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
     }
 }
 
@@ -138,7 +131,7 @@ fn user() -> Message {
     Message::User(Prose { content: "Walk.".into(), ..Prose::default() })
 }
 
-fn with(journal: impl Journal + 'static, walks: &Arc<Walks>) -> Drive {
+fn with(journal: impl Journal + 'static, walks: &Walks) -> Drive {
     let upstream = Upstream {
         model: Arc::new(Model::new("m", Provider::Demo, "m", "")),
         provider: Arc::new(Script),
@@ -146,9 +139,15 @@ fn with(journal: impl Journal + 'static, walks: &Arc<Walks>) -> Drive {
     };
     Drive {
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
-        tools: walks.clone(),
+        tools: Arc::new(walking(walks.clone())),
         turn_timeout: std::time::Duration::from_secs(60),
         person: None,
+        approving: Approving {
+            approvals: Arc::new(crate::approvals::CallApprovals::new()),
+            about: About { project: "a/b".to_owned(), model: None, turn: None, conversation: None },
+            attendance: Attendance::Nobody,
+            wait: std::time::Duration::from_secs(300),
+        },
         journal: Some(Box::new(journal)),
         stop: None,
         remember: Box::new(|_| {}),
@@ -176,7 +175,7 @@ async fn watched(running: Arc<Running>) -> Vec<ChatEvent> {
 /// whether the power went at all.
 async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
     let dir = tempfile::tempdir().unwrap();
-    let walks = Arc::new(Walks::default());
+    let walks = Walks::default();
     let memory = Arc::new(Memory::new(store(dir.path()).await));
     let conversation = Conversation {
         id: "c".to_owned(),
@@ -223,7 +222,7 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
     }
     assert!(matches!(all.last(), Some(ChatEvent::Finished { .. })), "{entries} {cut:?}: {:?}", all.last());
     assert_eq!(all[..told.len()], told, "{entries} {cut:?}: what was told is still so");
-    let walks = walks.0.lock().unwrap().clone();
+    let walks = walks.lock().unwrap().clone();
     match repeatable {
         // one that was cut off before it began was not run at all
         false => assert!(walks.values().all(|count| *count == 1), "{entries} {cut:?}: {walks:?}"),

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::{Keeper, Kind, Plan, Record, Way, reading};
 use crate::app::{App, Refusal};
+use crate::approvals::Attendance;
 use crate::chat::Said;
 use crate::memory::{Running, Saying, ago, named, unkept};
 use crate::routes::answer::{Asked, Begun, Events};
@@ -158,7 +159,8 @@ impl Asked {
             let own = memory.turn_to_speak(&stored.id).await;
             self.keeper.store(&stored, alone.as_ref(), &[]).await?;
             let asked = named(whole(&stored, &plan.before, prepared.asked.clone()));
-            let running = memory.set_going(prepared, &stored.conversation, asked, own).await;
+            let attendance = Attendance::Watched;
+            let running = app.set_going(prepared, &stored.conversation, asked, attendance, own).await;
             drop(settled);
             if running.is_err() {
                 let _ = memory.store.delete_response(&stored.scope, &stored.id).await;
@@ -189,7 +191,8 @@ impl Asked {
                 return Err(Refusal::UnknownConversation(id.to_owned()));
             }
             let project = self.shared.app.project_of(&conversation.scope).await?;
-            let saying = Saying { request, chosen_tools: false, calls_left };
+            let attendance = Attendance::Watched;
+            let saying = Saying { request, chosen_tools: false, calls_left, attendance };
             self.shared.app.converse(Some(&project), &conversation, saying).await
         };
         let running = begun.await.map_err(|refusal| self.caller.refused(&refusal))?;

@@ -1,9 +1,8 @@
 //! The server that is meant: of the project, or any at a URL.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use lf_core::project::{Auth, Elicitation, HttpServer, OAuthClient, Protocol, ToolFilter, Transport};
+use lf_core::project::{Auth, HttpServer, OAuthClient, Transport};
 use lf_core::secret::shown_url;
 use lf_core::{McpServer, Project, Secret};
 use lf_mcp::Consent;
@@ -12,11 +11,6 @@ use crate::args::{Probe, ProbeAccess, RemoteTransport};
 use crate::exit::Trouble;
 use crate::mcp::known;
 use crate::mcp::login::Terminal;
-
-/// For a call, and for connecting.
-const TIMEOUT: Duration = Duration::from_secs(30);
-/// A call may take so many times its timeout while it reports progress.
-const TOTAL: u32 = 10;
 
 pub(super) fn server(project: Option<&Project>, options: &Probe) -> Result<McpServer, Trouble> {
     let mut server = match (is_url(&options.target), project) {
@@ -29,7 +23,7 @@ pub(super) fn server(project: Option<&Project>, options: &Probe) -> Result<McpSe
     }
     if let Some(timeout) = options.timeout {
         server.timeout = timeout;
-        server.max_timeout = timeout * TOTAL;
+        server.max_timeout = timeout * McpServer::TOTAL;
         server.startup_timeout = timeout;
     }
     let auth = auth(&options.access)?;
@@ -55,21 +49,14 @@ pub(crate) fn is_url(target: &str) -> bool {
 }
 
 fn at_url(options: &Probe) -> McpServer {
-    let http = HttpServer { base_url: options.target.clone(), headers: Vec::new(), auth: None };
-    McpServer {
-        name: shown_url(&options.target),
-        transport: match options.transport {
-            RemoteTransport::Http => Transport::Http(http),
-            RemoteTransport::Sse => Transport::Sse(http),
-        },
-        tools: ToolFilter::default(),
-        timeout: TIMEOUT,
-        max_timeout: TIMEOUT * TOTAL,
-        startup_timeout: TIMEOUT,
-        required: false,
-        protocol: Protocol::Auto,
-        elicitation: Elicitation::Defaults,
-    }
+    let http = HttpServer::new(&options.target);
+    let transport = match options.transport {
+        RemoteTransport::Http => Transport::Http(http),
+        RemoteTransport::Sse => Transport::Sse(http),
+    };
+    // somebody waits for it: connecting takes no longer than a call
+    let startup_timeout = McpServer::TIMEOUT;
+    McpServer { startup_timeout, ..McpServer::new(shown_url(&options.target), transport) }
 }
 
 fn of_project(project: &Project, name: &str) -> Result<McpServer, Trouble> {

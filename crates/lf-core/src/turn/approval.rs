@@ -1,0 +1,261 @@
+//! Calls of a round that a person has to approve before anything of the round runs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::ChatEvent;
+use crate::message::{AssistantMessage, Content, Message, ToolCall, ToolResult};
+use crate::model::FinishReason;
+use crate::tool::{Approval, ToolRef};
+use crate::tool_set::Target;
+
+use super::plan::Planned;
+use super::{Done, RawCall, Round, RunTools, Step, Turn, plan};
+
+/// What a person is asked about one call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    /// Unguessable, like the turn's.
+    pub id: String,
+    pub call: ToolCall,
+    pub tool: ToolRef,
+    /// `None` while nobody has said anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+}
+
+/// What was decided, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    pub verdict: Verdict,
+    /// Who or what decided: `the terminal`, `the API`, …
+    pub by: String,
+    /// For the model to read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// This call runs.
+    Approved,
+    /// This call runs, and every later one of the same tool in this conversation.
+    Always,
+    Denied,
+    /// Nobody said anything in time, which is a no.
+    Expired,
+}
+
+impl Verdict {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Approved => "approved",
+            Self::Always => "always",
+            Self::Denied => "denied",
+            Self::Expired => "expired",
+        }
+    }
+
+    pub fn is_yes(self) -> bool {
+        matches!(self, Self::Approved | Self::Always)
+    }
+}
+
+/// The calls that a turn ended with because nobody had approved them. A later turn of the conversation may begin with
+/// them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// All calls of the round that this program runs.
+    pub calls: Vec<ToolCall>,
+    /// About some of these calls.
+    pub asks: Vec<Ask>,
+}
+
+/// A person has to say what becomes of some calls of the round; until then none of it runs.
+#[derive(Debug)]
+pub struct AskPerson {
+    run: RunTools,
+    asks: Vec<Ask>,
+}
+
+impl AskPerson {
+    /// Every ask of the round, decided ones too.
+    pub fn asks(&self) -> &[Ask] {
+        &self.asks
+    }
+
+    /// Those that nobody has decided yet.
+    pub fn open(&self) -> impl Iterator<Item = &Ask> {
+        self.asks.iter().filter(|ask| ask.decision.is_none())
+    }
+
+    /// Takes what was decided about one ask. One that is decided stays so.
+    pub(super) fn decide(&mut self, id: &str, decision: &Decision, events: &mut Vec<ChatEvent>) {
+        let Some(at) = self.asks.iter().position(|ask| ask.id == id && ask.decision.is_none()) else {
+            return;
+        };
+        let tool = self.asks[at].tool.clone();
+        let always = decision.verdict == Verdict::Always;
+        if always {
+            self.run.turn.always.push(tool.clone());
+        }
+        for ask in &mut self.asks {
+            let meant = ask.id == id || (always && ask.tool == tool);
+            if meant && ask.decision.is_none() {
+                ask.decision = Some(decision.clone());
+                events.push(ChatEvent::ApprovalDecided(Box::new(ask.clone())));
+            }
+        }
+    }
+
+    /// The round as it runs once everything is decided.
+    pub(super) fn decided(self) -> Result<RunTools, Self> {
+        if self.open().next().is_some() {
+            return Err(self);
+        }
+        let Self { mut run, asks } = self;
+        for ask in asks {
+            if let Some(no) = ask.decision.filter(|decision| !decision.verdict.is_yes()) {
+                run.answer(&ask.call.id, &refusal(&no));
+            }
+        }
+        Ok(run)
+    }
+
+    /// Nobody is here who could say: the turn ends with `words` for the person, and nothing of the round was run. What
+    /// waits is kept for the next turn of the conversation.
+    pub(super) fn end(self, words: String, events: &mut Vec<ChatEvent>) -> Done {
+        let Self { run, asks } = self;
+        let calls: Vec<ToolCall> = run
+            .calls()
+            .iter()
+            .filter(|planned| matches!(planned.plan, Planned::Run(_)))
+            .map(|planned| planned.call.clone())
+            .collect();
+        run.answered(events);
+        let mut turn = run.leave(|_| NOT_YET, events);
+        if !words.is_empty() {
+            let apart = if turn.apart { "\n\n" } else { "" };
+            events.push(ChatEvent::Text(format!("{apart}{words}")));
+            let content = Content::Text(words);
+            turn.request
+                .messages
+                .push(Message::Assistant(AssistantMessage { content, ..Default::default() }));
+        }
+        let (reason, rounds) = (FinishReason::Stop, turn.rounds + 1);
+        events.push(ChatEvent::Finished { reason, usage: turn.usage, rounds, stop_sequence: None });
+        let said = turn.request.messages.split_off(turn.given).into();
+        Done { said, resume: None, waiting: Some(Waiting { calls, asks }) }
+    }
+
+    /// The turn is stopped; nothing of the round was run.
+    pub(super) fn stop(self, events: &mut Vec<ChatEvent>) -> Done {
+        self.run.answered(events);
+        self.run.stop(events)
+    }
+}
+
+const NOT_YET: &str =
+    "this call was not run yet: a person has to approve it, or another call made with it, first";
+
+/// What is said instead of a result, to a model or to whoever called.
+pub fn refusal(decision: &Decision) -> String {
+    let mut text = match decision.verdict {
+        Verdict::Expired => "nobody approved this call in time, so it was not run".to_owned(),
+        _ => format!("this call was denied by {} and was not run", decision.by),
+    };
+    if let Some(reason) = &decision.reason {
+        text.push_str(": ");
+        text.push_str(reason);
+    }
+    text.push_str(". Do not call it again with the same arguments.");
+    text
+}
+
+impl RunTools {
+    /// The next step: what has to be asked is asked before anything runs.
+    pub(super) fn asked(mut self, events: &mut Vec<ChatEvent>) -> Step {
+        let mut asks = Vec::new();
+        for planned in &self.planned {
+            let Planned::Run(tool) = &planned.plan else { continue };
+            if !self.turn.must_ask(&planned.call.name, tool) {
+                continue;
+            }
+            asks.push((planned.call.clone(), tool.clone()));
+        }
+        if asks.is_empty() {
+            return Step::RunTools(self);
+        }
+        let asks = asks.into_iter().map(|(call, tool)| {
+            let id = self.turn.mint_approval();
+            Ask { id, call, tool, decision: None }
+        });
+        let asks: Vec<Ask> = asks.collect();
+        events.extend(asks.iter().map(|ask| ChatEvent::ApprovalNeeded(Box::new(ask.clone()))));
+        Step::AskPerson(AskPerson { run: self, asks })
+    }
+
+    /// Answers a call without running it.
+    fn answer(&mut self, call_id: &str, why: &str) {
+        let Some(at) = self.planned.iter().position(|planned| planned.call.id == call_id) else { return };
+        let result = ToolResult::error(&self.planned[at].call, why);
+        self.results[at] = Some(result.clone());
+        self.planned[at].plan = Planned::Answered(result);
+    }
+}
+
+impl Turn {
+    fn must_ask(&self, name: &str, tool: &ToolRef) -> bool {
+        let asks = match self.tools.resolve(name, None) {
+            Ok((_, Target::Source(found))) => found.approval == Approval::Ask,
+            // what cannot be found again is not trusted
+            _ => true,
+        };
+        asks && !self.always.contains(tool)
+    }
+
+    fn mint_approval(&mut self) -> String {
+        self.minted += 1;
+        format!("apr_{}{:02}", self.id.get(..24).unwrap_or(&self.id), self.minted)
+    }
+
+    /// Begins a turn with calls that an earlier one ended with, as if the model had made them now. What was decided
+    /// meanwhile counts; what was not is asked under the same id.
+    pub(super) fn begin_with(self: Box<Self>, waiting: Waiting, events: &mut Vec<ChatEvent>) -> Step {
+        let Waiting { calls, asks: known } = waiting;
+        let mut earlier = Vec::with_capacity(calls.len());
+        let raw = calls.into_iter().map(|mut call| {
+            earlier.push(std::mem::take(&mut call.id));
+            call.rest.clear();
+            RawCall { call, server: None }
+        });
+        let raw: Vec<RawCall> = raw.collect();
+        let mut told = Vec::new();
+        let step = plan::plan(self, Round::default(), raw, &mut told);
+        // asks of this turn are told under the ids that the person already has
+        told.retain(|event| !matches!(event, ChatEvent::ApprovalNeeded(_)));
+        events.append(&mut told);
+        let Step::AskPerson(mut asking) = step else { return step };
+        let mut decisions = Vec::new();
+        for ask in &mut asking.asks {
+            let place = asking.run.planned.iter().position(|planned| planned.call.id == ask.call.id);
+            let before = place.and_then(|at| earlier.get(at));
+            let before = before.and_then(|id| known.iter().find(|known| known.call.id == *id));
+            let before = before.filter(|before| before.tool == ask.tool);
+            if let Some(before) = before {
+                ask.id.clone_from(&before.id);
+            }
+            match before.and_then(|before| before.decision.clone()) {
+                Some(decision) => decisions.push((ask.id.clone(), decision)),
+                None => events.push(ChatEvent::ApprovalNeeded(Box::new(ask.clone()))),
+            }
+        }
+        for (id, decision) in decisions {
+            asking.decide(&id, &decision, events);
+        }
+        Step::AskPerson(asking)
+    }
+}
+
+#[cfg(test)]
+mod tests;

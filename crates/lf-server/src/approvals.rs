@@ -1,0 +1,344 @@
+//! Calls that a person has to approve: where they wait, and where decisions come in, whoever takes them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use lf_core::tool::Approval;
+use lf_core::turn::{Ask, Decision, Verdict, Waiting, refusal};
+use lf_core::{Arguments, Message, ToolCall, ToolRef};
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot};
+
+/// How long calls that a turn ended with can still be approved; then that is a no.
+pub(crate) const KEPT: Duration = Duration::from_secs(3600);
+/// Bytes of such calls that are kept for clients whose conversations are not; the oldest go first.
+const REMEMBERED: u64 = 16 * 1024 * 1024;
+/// How long a call that is of no turn waits for its approval.
+const ALONE: Duration = Duration::from_secs(300);
+/// How long whoever decides waits until the decision is kept.
+const KEEPING: Duration = Duration::from_secs(10);
+
+/// What becomes of a turn whose asks nobody decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Attendance {
+    /// Nobody can be asked: a no at once.
+    #[default]
+    Nobody,
+    /// Whoever watches may decide until the time has passed, which is a no.
+    Watched,
+    /// The client knows nothing of approvals: after that time it is told in words what is needed, and its next message
+    /// goes on.
+    Told,
+    /// The client is told at once, and comes back with the decision.
+    HandedOver,
+}
+
+/// Where a call comes from that waits.
+#[derive(Debug, Clone)]
+pub(crate) struct About {
+    /// `namespace/project`
+    pub project: String,
+    pub model: Option<String>,
+    pub turn: Option<String>,
+    pub conversation: Option<String>,
+}
+
+/// One call that waits.
+#[derive(Debug, Clone)]
+pub(crate) struct Pending {
+    pub ask: Ask,
+    pub about: About,
+    pub created: SystemTime,
+    pub expires: SystemTime,
+}
+
+/// A decision on its way to who waits for it, and back to who took it once it is kept.
+pub(crate) struct Decided {
+    pub approval: String,
+    pub decision: Decision,
+    kept: oneshot::Sender<()>,
+}
+
+impl Decided {
+    pub(crate) fn kept(self) {
+        // who decided may have gone
+        let _ = self.kept.send(());
+    }
+}
+
+/// What came of a decision.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Taken,
+    /// No call waits under this id: it never did, was decided, or is too old.
+    Unknown,
+    /// It could not be kept in time.
+    Unkept,
+}
+
+/// All calls that wait in this process.
+pub(crate) struct CallApprovals {
+    open: Arc<Mutex<BTreeMap<String, (Pending, mpsc::Sender<Decided>)>>>,
+    /// Those that turns ended with, by the id of each ask.
+    left: moka::sync::Cache<String, Arc<Left>>,
+}
+
+/// Calls that a turn ended with, in a conversation that its client keeps.
+pub(crate) struct Left {
+    about: About,
+    waiting: Mutex<Waiting>,
+    created: SystemTime,
+    size: u32,
+}
+
+impl Left {
+    /// As it is now.
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Asks that are open as long as this lives.
+pub(crate) struct Opened {
+    ids: Vec<String>,
+    approvals: Arc<Mutex<BTreeMap<String, (Pending, mpsc::Sender<Decided>)>>>,
+    decided: mpsc::Receiver<Decided>,
+}
+
+impl CallApprovals {
+    pub(crate) fn new() -> Self {
+        let left = moka::sync::Cache::builder()
+            .weigher(|_, left: &Arc<Left>| left.size)
+            .eviction_policy(moka::policy::EvictionPolicy::lru())
+            .max_capacity(REMEMBERED)
+            .time_to_live(KEPT)
+            .build();
+        Self { open: Arc::default(), left }
+    }
+
+    /// Lets others decide these asks.
+    pub(crate) fn open<'a>(
+        &self,
+        asks: impl Iterator<Item = &'a Ask>,
+        about: &About,
+        wait: Duration,
+    ) -> Opened {
+        let (sender, decided) = mpsc::channel(16);
+        let created = SystemTime::now();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = Vec::new();
+        for ask in asks {
+            ids.push(ask.id.clone());
+            let pending =
+                Pending { ask: ask.clone(), about: about.clone(), created, expires: created + wait };
+            open.insert(ask.id.clone(), (pending, sender.clone()));
+        }
+        drop(open);
+        Opened { ids, approvals: self.open.clone(), decided }
+    }
+
+    /// Keeps what a turn ended with for the next one.
+    pub(crate) fn leave(&self, waiting: Waiting, about: About) {
+        let ids: Vec<String> = waiting.asks.iter().map(|ask| ask.id.clone()).collect();
+        let bytes: usize = waiting.calls.iter().map(|call| 512 + 3 * call.arguments.raw().len()).sum();
+        let size = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let left = Left { about, waiting: Mutex::new(waiting), created: SystemTime::now(), size };
+        let left = Arc::new(left);
+        for id in ids {
+            self.left.insert(id, left.clone());
+        }
+    }
+
+    /// The calls that an approval is about, left by a turn of this project.
+    pub(crate) fn left(&self, id: &str, project: &str) -> Option<Arc<Left>> {
+        self.left.get(id).filter(|left| left.about.project == project)
+    }
+
+    /// What a turn of a client that keeps its own conversation left: its words to that client name the approvals.
+    pub(crate) fn left_in(&self, said: &[Message], project: &str) -> Option<Arc<Left>> {
+        let last = said.iter().rev().find_map(|message| match message {
+            Message::Assistant(said) => Some(said.content.text()),
+            _ => None,
+        })?;
+        ids_in(&last).find_map(|id| self.left(id, project))
+    }
+
+    /// From here on a later turn has them.
+    pub(crate) fn taken(&self, left: &Left) {
+        let waiting = left.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for ask in &waiting.asks {
+            self.left.invalidate(&ask.id);
+        }
+    }
+
+    /// Everything that waits, oldest first.
+    pub(crate) fn pending(&self) -> Vec<Pending> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: BTreeMap<String, Pending> =
+            open.iter().map(|(id, (pending, _))| (id.clone(), pending.clone())).collect();
+        drop(open);
+        for (id, left) in &self.left {
+            let waiting = left.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let ask = waiting.asks.iter().find(|ask| ask.id == *id && ask.decision.is_none());
+            if let Some(ask) = ask {
+                let (created, expires) = (left.created, left.created + KEPT);
+                let pending = Pending { ask: ask.clone(), about: left.about.clone(), created, expires };
+                all.entry(id.to_string()).or_insert(pending);
+            }
+        }
+        let mut all: Vec<Pending> = all.into_values().collect();
+        all.sort_by_key(|pending| pending.created);
+        all
+    }
+
+    /// Decides one call. Returns once that is kept, in 10 s at the latest.
+    pub(crate) async fn decide(&self, id: &str, decision: Decision) -> Outcome {
+        let open = {
+            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.get(id).map(|(_, sender)| sender.clone())
+        };
+        if let Some(sender) = open {
+            let (kept, is_kept) = oneshot::channel();
+            let decided = Decided { approval: id.to_owned(), decision, kept };
+            if sender.try_send(decided).is_err() {
+                return Outcome::Unknown;
+            }
+            return match tokio::time::timeout(KEEPING, is_kept).await {
+                Ok(Ok(())) => Outcome::Taken,
+                // it was decided otherwise, or the turn is over
+                Ok(Err(_)) => Outcome::Unknown,
+                Err(_) => Outcome::Unkept,
+            };
+        }
+        let Some(left) = self.left.get(id) else { return Outcome::Unknown };
+        let mut waiting = left.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if decide(&mut waiting, id, &decision) { Outcome::Taken } else { Outcome::Unknown }
+    }
+}
+
+/// Why a call that is of no turn does not run.
+pub(crate) enum No {
+    /// The file denies the tool.
+    Tool,
+    /// For the caller to read.
+    Said(String),
+}
+
+impl CallApprovals {
+    /// Waits until a call that is of no turn may run: at most 5 min, which is a no.
+    pub(crate) async fn may_run(
+        &self,
+        approval: Approval,
+        tool: &ToolRef,
+        arguments: &Map<String, Value>,
+        project: String,
+    ) -> Result<(), No> {
+        match approval {
+            Approval::Auto => return Ok(()),
+            Approval::Deny => return Err(No::Tool),
+            Approval::Ask => {}
+        }
+        let id = format!("apr_{}", uuid::Uuid::new_v4().simple());
+        let call = ToolCall {
+            id: id.clone(),
+            name: tool.name.to_string(),
+            arguments: Arguments::from_object(arguments.clone()),
+            rest: Map::new(),
+        };
+        let ask = Ask { id, call, tool: tool.clone(), decision: None };
+        let about = About { project, model: None, turn: None, conversation: None };
+        let mut opened = self.open(std::iter::once(&ask), &about, ALONE);
+        tracing::info!(server = %tool.server, tool = %tool.name, approval = ask.id, "a call waits for its approval");
+        let decision = match tokio::time::timeout(ALONE, opened.next()).await {
+            Ok(decided) => {
+                let decision = decided.decision.clone();
+                decided.kept();
+                decision
+            }
+            Err(_) => expired(),
+        };
+        let Decision { verdict, by, .. } = &decision;
+        tracing::info!(server = %tool.server, tool = %tool.name, approval = ask.id, verdict = verdict.name(), by, "decided");
+        if verdict.is_yes() { Ok(()) } else { Err(No::Said(refusal(&decision))) }
+    }
+}
+
+/// Writes a decision into what waits; false where nothing is open under this id.
+pub(crate) fn decide(waiting: &mut Waiting, id: &str, decision: &Decision) -> bool {
+    let Some(ask) = waiting.asks.iter_mut().find(|ask| ask.id == id && ask.decision.is_none()) else {
+        return false;
+    };
+    ask.decision = Some(decision.clone());
+    true
+}
+
+/// When the oldest was left that can still be decided, in milliseconds since 1970.
+pub(crate) fn oldest() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.saturating_sub(KEPT).as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What is too old to be decided is a no.
+pub(crate) fn expire(waiting: &mut Waiting) {
+    for ask in &mut waiting.asks {
+        ask.decision.get_or_insert_with(expired);
+    }
+}
+
+pub(crate) fn expired() -> Decision {
+    Decision { verdict: Verdict::Expired, by: "nobody".to_owned(), reason: None }
+}
+
+/// What looks like ids of approvals in a text.
+fn ids_in(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("apr_").map(|(at, _)| {
+        let rest = &text[at..];
+        let end = rest.find(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+        &rest[..end.unwrap_or(rest.len())]
+    })
+}
+
+/// What a client that knows nothing of approvals is told.
+pub(crate) fn words<'a>(asks: impl Iterator<Item = &'a Ask>) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::from("A person has to approve this before it is run:\n");
+    for ask in asks {
+        let arguments: String = ask.call.arguments.raw().chars().take(500).collect();
+        let _ = writeln!(
+            text,
+            "- `{}` of MCP server `{}` with {} (approval `{}`)",
+            ask.tool.name,
+            ask.tool.server,
+            lf_core::visible::line(&arguments),
+            ask.id
+        );
+    }
+    text.push_str(
+        "\nRun `lf approvals approve ID` (or `deny`), or POST {\"decision\": \"approve\"} to /v1/approvals/ID, within an \
+         hour. Then send your next message, and this goes on.",
+    );
+    text
+}
+
+impl Opened {
+    /// The next decision. Never ends by itself.
+    pub(crate) async fn next(&mut self) -> Decided {
+        match self.decided.recv().await {
+            Some(decided) => decided,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let mut open = self.approvals.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in &self.ids {
+            open.remove(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
