@@ -39,8 +39,7 @@ impl Bench {
     /// What the model was shown as the result of its last call.
     fn result(&self, request: usize) -> String {
         let request = self.model.request(request);
-        let last =
-            request.messages().into_iter().rev().find(|said| said["role"] == "tool").expect("a result");
+        let last = request.messages().iter().rfind(|said| said["role"] == "tool").expect("a result");
         last["content"].as_str().expect("a text").to_owned()
     }
 }

@@ -1,9 +1,6 @@
 //! A client that goes away takes everything with it.
 
-use std::io::Write;
-use std::net::TcpStream;
-
-use lf_tests::client::{chat, stream, streamed_chat};
+use lf_tests::client::{Open, chat, stream, streamed_chat};
 use lf_tests::project::{Daemon, TestProject, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{End, Reply, ScriptedModel};
@@ -11,12 +8,8 @@ use lf_tests::wait::eventually;
 use serde_json::{Value, json};
 
 /// A request whose answer nobody reads yet.
-fn open_request(daemon: &Daemon, body: &Value) -> TcpStream {
-    let body = body.to_string();
-    let mut connection = TcpStream::connect(("127.0.0.1", daemon.port())).unwrap();
-    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
-    write!(connection, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
-    connection
+fn open_request(daemon: &Daemon, body: &Value) -> Open {
+    Open::post(daemon.port(), "/v1/chat/completions", body)
 }
 
 #[test]

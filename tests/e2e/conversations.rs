@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lf_tests::client::{Response, get, post, request, stream};
+use lf_tests::conversation::{at, create, said};
 use lf_tests::project::{Daemon, TestProject, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
@@ -11,27 +12,10 @@ use lf_tests::wait::{Gate, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-fn create(daemon: &Daemon, body: &Value) -> String {
-    let created = post(&daemon.url("/conversations"), body);
-    assert_eq!(created.status, 201, "{created:?}");
-    created.json()["conversation"]["id"].as_str().expect("an id").to_owned()
-}
-
-fn at(daemon: &Daemon, id: &str, rest: &str) -> String {
-    daemon.url(&format!("/conversations/{id}{rest}"))
-}
+mod trouble;
 
 fn delete(url: &str) -> Response {
     request("DELETE", url, &[], None)
-}
-
-fn said(daemon: &Daemon, id: &str) -> Vec<String> {
-    let messages = get(&at(daemon, id, "/messages")).ok();
-    let said = messages["messages"].as_array().expect("messages").iter();
-    said.map(|said| {
-        format!("{}: {}", said["role"].as_str().unwrap(), said["content"].as_str().unwrap_or("-"))
-    })
-    .collect()
 }
 
 /// How often the tool was called.
@@ -290,6 +274,25 @@ fn turns_of_one_conversation_are_put_in_order() {
         assert!(pair[0].starts_with("user: question "), "{said:?}");
         assert_eq!(pair[1], format!("assistant: answer {turn}"));
     }
+    model.finish();
+}
+
+#[test]
+fn what_waits_in_a_conversation_that_is_deleted_is_told_so() {
+    let model = ScriptedModel::start([Reply::silence()]);
+    let project = TestProject::with_model(&model.base_url(), &[]);
+    let daemon = project.serve();
+    let id = create(&daemon, &json!({}));
+    let url = at(&daemon, &id, "/chat");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| post(&url, &json!({"content": "one"})));
+        model.wait_for_requests(1);
+        let second = scope.spawn(|| post(&url, &json!({"content": "two"})));
+        assert_eq!(delete(&at(&daemon, &id, "")).ok()["success"], true);
+        let second = second.join().unwrap();
+        assert_eq!(second.status, 404, "{second:?}");
+        assert_eq!(first.join().unwrap().json()["success"], true, "what there was of it");
+    });
     model.finish();
 }
 

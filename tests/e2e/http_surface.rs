@@ -166,9 +166,7 @@ fn requests_that_are_wrong_are_400_with_a_reason() {
 
 #[test]
 fn progress_can_be_switched_off() {
-    let script = || [Reply::call("a", "~echo", json!({})), Reply::text("done")];
-    let model = ScriptedModel::start(script().into_iter().chain(script()));
-    let daemon = project(&model).serve_there();
+    let daemon = TestProject::playing_ours("three_rounds.jsonl").serve_there();
     let url = daemon.url("/v1/chat/completions");
     let progress = |headers: &[(&str, &str)]| {
         let text = request("POST", &url, headers, Some(streamed_chat("hi").to_string())).text;
@@ -178,7 +176,6 @@ fn progress_can_be_switched_off() {
     };
     assert!(progress(&[]).contains(&"tool_call".to_owned()));
     assert!(progress(&[("x-lf-events", "none")]).is_empty());
-    model.finish();
 }
 
 #[test]
@@ -202,13 +199,10 @@ fn sigint_stops_the_daemon_as_well() {
 
 #[test]
 fn a_chat_can_be_had_with_a_running_daemon() {
-    let model =
-        ScriptedModel::start([Reply::call("a", "~echo", json!({"n": 1})), Reply::text("from the daemon")]);
-    let project = project(&model);
+    let project = TestProject::playing_ours("three_rounds.jsonl");
     let daemon = project.serve();
     let finished = project.run(&["chat", "--server", &daemon.url(""), "hi"]).ok();
-    assert_eq!(finished.stdout.trim(), "from the daemon");
-    model.finish();
+    assert_eq!(finished.stdout.trim(), "All three came back.");
 }
 
 #[test]

@@ -27,9 +27,17 @@ struct Chat {
 
 impl Chat {
     fn start(project: &TestProject) -> Self {
+        Self::start_with(project, None)
+    }
+
+    /// With the turns in a daemon, where one is given.
+    fn start_with(project: &TestProject, daemon: Option<&str>) -> Self {
         let pty = openpty(None, None).unwrap();
         let side = || Stdio::from(pty.slave.try_clone().unwrap());
         let mut command = project.command(&["chat"]);
+        if let Some(daemon) = daemon {
+            command.args(["--server", daemon]);
+        }
         command.env("TERM", "xterm").stdin(side()).stdout(side()).stderr(side());
         let lf = command.spawn().unwrap();
         let keyboard = File::from(pty.master);
@@ -212,4 +220,44 @@ fn ctrl_c_at_a_question_declines_it_and_the_chat_goes_on() {
     chat.keyboard.write_all(b"\x04").unwrap();
     assert_eq!(chat.end(), Some(0));
     model.finish();
+}
+
+#[test]
+fn a_call_that_must_be_approved_is_asked_about_at_the_terminal() {
+    for through_daemon in [false, true] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let script = Script { log: Some(log.path().to_owned()), ..Script::echoing(&["wipe"]) };
+        let mut server = scripted("disk", &script);
+        server["approval"] = json!("ask");
+        let replies = (0..3).flat_map(|n| {
+            [Reply::call(&format!("c{n}"), "disk__wipe", json!({"n": n})), Reply::text(&format!("done {n}"))]
+        });
+        let model = ScriptedModel::start(replies);
+        let project = TestProject::with_model(&model.base_url(), &[server]);
+        let daemon = through_daemon.then(|| project.serve());
+        let calls = || std::fs::read_to_string(log.path()).unwrap().matches("call wipe").count();
+        let server = daemon.as_ref().map(|daemon| daemon.url(""));
+        let mut chat = Chat::start_with(&project, server.as_deref());
+        chat.type_line("first");
+        chat.wait_for("wants to run `wipe` of MCP server `disk`");
+        chat.wait_for("run it?");
+        chat.type_line("perhaps");
+        assert_eq!(calls(), 0);
+        chat.type_line("no");
+        chat.wait_for("done 0");
+        assert_eq!(calls(), 0, "a no runs nothing");
+        chat.type_line("second");
+        eventually("the second question", || {
+            (chat.screen().matches("wants to run").count() == 2).then_some(())
+        });
+        chat.type_line("always");
+        chat.wait_for("done 1");
+        chat.type_line("third");
+        chat.wait_for("done 2");
+        assert_eq!((calls(), chat.screen().matches("wants to run").count()), (2, 2));
+        chat.wait_for_prompt();
+        chat.keyboard.write_all(b"\x04").unwrap();
+        assert_eq!(chat.end(), Some(0), "{}", chat.screen());
+        model.finish();
+    }
 }

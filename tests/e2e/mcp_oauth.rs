@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lf_tests::client::{get, post, request};
 use lf_tests::peers;
+use lf_tests::processes;
 use lf_tests::project::{Daemon, Finished, Listener, TestProject, remote};
 use lf_tests::scripted_access::{Rules, ScriptedAccess};
 use lf_tests::scripted_model::{Reply, ScriptedModel};
@@ -403,30 +404,44 @@ fn what_a_client_authorizes_itself_with_goes_no_further() {
     assert!(!access.log().iter().any(|line| line.contains("canary")), "{:?}", access.log());
 }
 
+/// A browser that is started by its opener and stays.
+const OPENER: &str = r#"#!/bin/sh
+for one; do echo "$one"; done > "$HOME/opened"
+sleep 1000 &
+echo "browser $!" >> "$HOME/opened"
+env >> "$HOME/opened"
+"#;
+
 #[test]
-fn a_browser_is_opened_where_there_is_a_desktop_with_the_address_as_one_argument() {
+fn a_browser_is_opened_where_there_is_a_desktop_with_the_address_as_one_argument_and_stays() {
     let access = ScriptedAccess::start(Rules::default());
-    let project = project_with(&access, None);
-    let opener = project.write(
-        "bin/xdg-open",
-        "#!/bin/sh\nfor one; do echo \"$one\"; done > \"$HOME/opened\"\nenv >> \"$HOME/opened\"\n",
-    );
-    std::fs::set_permissions(&opener, PermissionsExt::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", opener.parent().unwrap().display(), std::env::var("PATH").unwrap());
-    let project =
-        project.variable("PATH", &path).variable("DISPLAY", ":0").variable("API_TOKEN", "not-for-a-browser");
-    let login = project.start(&["mcp", "login", "m"]);
-    let opened = eventually("the browser", || {
-        std::fs::read_to_string(project.home().join("opened")).ok().filter(|text| text.contains("DISPLAY=:0"))
-    });
-    let url = opened.lines().next().unwrap();
-    assert!(url.starts_with(&access.issuer()), "{opened}");
-    // the browser may be quicker than the terminal
-    login.wait_for_message(url);
-    assert!(!opened.lines().nth(1).unwrap().starts_with("http"), "one argument: {opened}");
-    assert!(!opened.contains("not-for-a-browser"), "{opened}");
-    assert_eq!(get(&access.agree(url)).status, 200);
-    login.wait(LIMIT).ok();
+    let url = access.url();
+    for command in [&["mcp", "login", "m"][..], &["mcp", "probe", &url, "--login"]] {
+        let project = project_with(&access, None);
+        let opener = project.write("bin/xdg-open", OPENER);
+        std::fs::set_permissions(&opener, PermissionsExt::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", opener.parent().unwrap().display(), std::env::var("PATH").unwrap());
+        let project = project
+            .variable("PATH", &path)
+            .variable("DISPLAY", ":0")
+            .variable("API_TOKEN", "not-for-a-browser");
+        let login = project.start(command);
+        let opened = eventually("the browser", || {
+            let opened = std::fs::read_to_string(project.home().join("opened")).ok();
+            opened.filter(|text| text.contains("DISPLAY=:0"))
+        });
+        let url = opened.lines().next().unwrap();
+        assert!(url.starts_with(&access.issuer()), "{opened}");
+        // the browser may be quicker than the terminal
+        login.wait_for_message(url);
+        let browser = opened.lines().nth(1).unwrap().strip_prefix("browser ").expect("one argument");
+        assert!(!opened.contains("not-for-a-browser"), "{opened}");
+        assert_eq!(get(&access.agree(url)).status, 200);
+        login.wait(LIMIT).ok();
+        let left = processes::with_home(project.home());
+        assert!(left.iter().any(|process| process.pid.to_string() == browser), "{command:?}: {left:?}");
+        processes::kill_all(project.home());
+    }
 }
 
 #[test]

@@ -105,6 +105,41 @@ fn calls_of_the_client_s_are_gone_on_from_by_id() {
 }
 
 #[test]
+fn tools_that_a_search_found_stay_when_the_conversation_goes_on() {
+    let model = ScriptedModel::start([
+        Reply::call("a", "tool_search", json!({"query": "files"})),
+        Reply::call("b", "disk_list", json!({})),
+        Reply::call("c", "disk_list", json!({})),
+        Reply::text("the same"),
+    ]);
+    let project = TestProject::with_model(&model.base_url(), &[]);
+    let daemon = project.serve();
+    let tools = json!([{"type": "tool_search", "execution": "client"}]);
+    let list =
+        json!({"type": "function", "name": "list", "parameters": {"type": "object", "properties": {}}});
+    let space = json!({"type": "namespace", "name": "disk", "tools": [list]});
+    let mut response = ask(&daemon, json!({"input": "which files?", "tools": tools})).ok();
+    let outputs = [
+        json!({"type": "tool_search_output", "execution": "client", "tools": [space]}),
+        json!({"type": "function_call_output", "output": "a.md"}),
+        json!({"type": "function_call_output", "output": "a.md"}),
+    ];
+    for (round, mut output) in outputs.into_iter().enumerate() {
+        let call = response["output"].as_array().and_then(|items| items.last()).expect("a call").clone();
+        if round > 0 {
+            assert_eq!((&call["name"], &call["namespace"]), (&json!("list"), &json!("disk")), "{call}");
+        }
+        output["call_id"] = call["call_id"].clone();
+        response =
+            ask(&daemon, json!({"input": [output], "tools": tools, "previous_response_id": response["id"]}))
+                .ok();
+        assert_eq!(model.request(round + 1).tool_names(), ["tool_search", "disk_list"], "round {round}");
+    }
+    assert_eq!(text(&response), "the same");
+    model.finish();
+}
+
+#[test]
 fn a_response_in_the_background_goes_on_and_can_be_cancelled() {
     let gate = Gate::new();
     let held = gate.clone();

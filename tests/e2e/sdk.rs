@@ -26,26 +26,14 @@ fn assert_one_life_cycle(seen: &Value, text: &str) {
     assert_eq!(seen["usage"], usage, "{seen}");
 }
 
-fn three_rounds() -> Vec<Reply> {
-    vec![
-        Reply::call("a", "~echo", json!({"n": 1})).pieces(3).usage(10, 1),
-        Reply::calls([Call::new("b", "~echo", json!({"n": 2})), Call::new("c", "~echo", json!({"n": 3}))])
-            .usage(20, 2),
-        Reply::text("All three came back.").pieces(4).usage(30, 3),
-    ]
-}
-
 #[test]
 fn three_rounds_are_one_answer_to_the_sdk() {
-    let model = ScriptedModel::start(three_rounds().into_iter().chain(three_rounds()));
-    let server = Script::echoing(&["echo"]);
-    let project = TestProject::with_model(&model.base_url(), &[scripted("m", &server)]);
+    let project = TestProject::playing_ours("three_rounds.jsonl");
     let daemon = project.serve();
     for how in ["stream", "whole"] {
         let seen = python("openai_chat.py", &[&daemon.url("/v1"), how, "hi"]);
         assert_one_life_cycle(&seen, "All three came back.");
     }
-    model.finish();
 }
 
 #[test]

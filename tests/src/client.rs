@@ -1,5 +1,7 @@
 //! A plain HTTP client for tests: what is on the wire, without an SDK's opinion.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -9,6 +11,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::runtime::block_on;
+use crate::wait::PATIENCE;
 
 /// A whole response.
 #[derive(Debug)]
@@ -70,6 +73,36 @@ fn build(method: &str, url: &str, headers: &[(&str, &str)], body: Option<String>
         request = request.header("content-type", "application/json").body(body);
     }
     request
+}
+
+/// A request whose answer is read byte by byte, or not at all; dropping it closes the connection.
+#[derive(Debug)]
+pub struct Open {
+    connection: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Open {
+    /// Posts to a daemon on this machine.
+    pub fn post(port: u16, path: &str, body: &Value) -> Self {
+        let body = body.to_string();
+        let mut connection = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        connection.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json");
+        write!(connection, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).expect("a request");
+        Self { connection, read: Vec::new() }
+    }
+
+    /// Reads until this text has come.
+    #[track_caller]
+    pub fn until(&mut self, text: &str) {
+        let mut block = [0; 4096];
+        while !self.read.windows(text.len()).any(|window| window == text.as_bytes()) {
+            let count = self.connection.read(&mut block).expect("something to read");
+            assert!(count > 0, "no `{text}` in {}", String::from_utf8_lossy(&self.read));
+            self.read.extend_from_slice(&block[..count]);
+        }
+    }
 }
 
 /// One event of a stream, without its `data:`.

@@ -28,9 +28,15 @@ pub mod project;
 
 pub mod processes;
 
+pub mod disk;
+
+pub mod keeping;
+
 pub mod client;
 
 pub mod caller;
+
+pub mod conversation;
 
 pub mod socket;
 

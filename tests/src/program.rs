@@ -24,6 +24,11 @@ pub fn scripted_mcp() -> PathBuf {
     beside_this_program("lf-scripted-mcp")
 }
 
+/// The built program that keeps turns until it is killed.
+pub fn store_writer() -> PathBuf {
+    beside_this_program("lf-store-writer")
+}
+
 /// The built reference server of the conformance suite.
 pub fn conformance_fixture() -> PathBuf {
     beside_this_program("lf-conformance-fixture")

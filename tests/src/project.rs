@@ -74,6 +74,17 @@ impl TestProject {
         Self::of(&document(json!({}), base_url, servers))
     }
 
+    /// With one model, `assistant`, in whose place this cassette answers: without upstream and servers.
+    pub fn playing(cassette: &Path) -> Self {
+        let model = json!({"name": "assistant", "provider": "replay", "model": cassette});
+        Self::of(&document_of(&[model], &[]))
+    }
+
+    /// The same with a cassette of `tests/cassettes`.
+    pub fn playing_ours(name: &str) -> Self {
+        Self::playing(&program::repository().join("tests/cassettes").join(name))
+    }
+
     pub fn path(&self) -> &Path {
         self.directory.path()
     }

@@ -86,9 +86,11 @@ impl Server {
     /// Appends a line to the log, in one write, so that lines of several processes do not mix.
     fn note(&self, line: &str) {
         let Some(path) = &self.script.log else { return };
+        let since = std::time::UNIX_EPOCH.elapsed().expect("a time after 1970");
+        let at = if self.script.timed { format!(" @{}", since.as_micros()) } else { String::new() };
         let mut file =
             OpenOptions::new().create(true).append(true).open(path).expect("the log can be opened");
-        file.write_all(format!("{line}\n").as_bytes()).expect("the log can be written");
+        file.write_all(format!("{line}{at}\n").as_bytes()).expect("the log can be written");
     }
 
     #[expect(clippy::zombie_processes, reason = "leaving it behind is the point")]

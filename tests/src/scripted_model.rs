@@ -16,9 +16,11 @@ mod responses;
 mod tests;
 mod wire;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -51,7 +53,8 @@ struct Shared {
     violations: Mutex<Vec<String>>,
     memory: Mutex<Memory>,
     asked: AtomicUsize,
-    aborted: AtomicUsize,
+    /// Replies the client did not stay for: the number of the request, and when that was noticed.
+    aborted: Mutex<Vec<(usize, Instant)>>,
 }
 
 impl Shared {
@@ -112,7 +115,7 @@ impl ScriptedModel {
             violations: Mutex::default(),
             memory: Mutex::default(),
             asked: AtomicUsize::new(0),
-            aborted: AtomicUsize::new(0),
+            aborted: Mutex::default(),
         });
         let (stop, stopped) = oneshot::channel::<()>();
         let router = Router::new().fallback(any(answer)).with_state(shared.clone());
@@ -160,7 +163,12 @@ impl ScriptedModel {
 
     /// Replies the client did not stay for.
     pub fn aborted(&self) -> usize {
-        self.shared.aborted.load(Ordering::SeqCst)
+        self.shared.aborted.lock().unwrap().len()
+    }
+
+    /// The same by the number of the request, each with the time at which it was noticed.
+    pub fn aborts(&self) -> HashMap<usize, Instant> {
+        self.shared.aborted.lock().unwrap().iter().copied().collect()
     }
 
     /// Waits until a client has gone away in the middle of a reply.
@@ -205,6 +213,7 @@ impl Drop for ScriptedModel {
 /// Counts a reply that was dropped before its end.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
+    number: usize,
     done: bool,
 }
 
@@ -217,7 +226,9 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if !self.done {
-            self.shared.aborted.fetch_add(1, Ordering::SeqCst);
+            // a test that fails elsewhere may have poisoned it
+            let mut aborted = self.shared.aborted.lock().unwrap_or_else(PoisonError::into_inner);
+            aborted.push((self.number, Instant::now()));
         }
     }
 }
@@ -240,8 +251,8 @@ async fn answer(
     if method == Method::GET {
         return models();
     }
-    let mut watch = Watch { shared: shared.clone(), done: false };
     let number = shared.asked.fetch_add(1, Ordering::SeqCst);
+    let mut watch = Watch { shared: shared.clone(), number, done: false };
     let Some(wire) = wire else {
         shared.violates(number, [format!("there is no API at {method} {}", received.path)]);
         watch.done();

@@ -17,6 +17,7 @@ mod duration;
 mod model;
 mod prompts;
 mod provider;
+mod retry;
 mod server;
 mod size;
 mod tools;

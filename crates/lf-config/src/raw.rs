@@ -6,6 +6,7 @@
 
 mod auth;
 mod limits;
+mod retry;
 
 use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 
 pub use auth::{RawAuth, RawAuthKind, RawClientMethod};
 pub use limits::{RawProcessLimits, RawSize};
+pub use retry::{RawRetry, RawRetryRule, RawTrouble};
 
 /// Names of projects, namespaces and MCP servers.
 pub(crate) const NAME: &str = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
@@ -181,6 +183,9 @@ pub struct RawServer {
     pub protocol: Option<RawProtocol>,
     /// What the server is told when it asks a person something and nobody can be asked. Default `defaults`.
     pub elicitation: Option<RawElicitation>,
+    /// When a call that failed is made again: `safe`, or a rule. Without this key: never. Only tools that their server calls
+    /// read-only or idempotent, or that are `safe`, run again; these also after a crash of the daemon.
+    pub retry: Option<RawRetry>,
     /// http and sse: how to get a token, which is sent as `Authorization: Bearer`. Without this key, and without such a
     /// header, a server that asks for one is told to need `lf mcp login`.
     pub auth: Option<RawAuth>,
@@ -314,7 +319,7 @@ pub struct RawModel {
     /// How its API speaks, where the provider has more than one way. Default: the provider's own; `chat_completions` for
     /// `openai`, `ollama`, `universal` and `lemonade`.
     pub api: Option<RawApi>,
-    /// The provider's name for the model. Only `demo` needs none.
+    /// The provider's name for the model. Only `demo` needs none. For `replay` the cassette, relative to this file.
     #[schemars(length(min = 1))]
     pub model: Option<String>,
     /// URL of the API. Default: the provider's own.
@@ -396,7 +401,7 @@ pub enum RawProvider {
     Lemonade,
     /// Built in: needs no key and no network, and uses tools in a simple, predictable way.
     Demo,
-    /// A recorded conversation.
+    /// A recorded turn, with the results of its tools: needs no network and starts nothing.
     Replay,
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
-use crate::tool::{Approval, Hints};
+use crate::tool::{Approval, Hints, Retries};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
 
@@ -56,6 +56,16 @@ pub struct McpServer {
     pub required: bool,
     pub protocol: Protocol,
     pub elicitation: Elicitation,
+    /// Without: a call that failed is not made again.
+    pub retry: Option<RetryRule>,
+}
+
+/// Which calls of a server are made again when they fail.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RetryRule {
+    pub retries: Retries,
+    /// The tools that may run again although their server does not say so.
+    pub safe: ToolFilter,
 }
 
 impl McpServer {
@@ -76,6 +86,7 @@ impl McpServer {
             required: false,
             protocol: Protocol::Auto,
             elicitation: Elicitation::default(),
+            retry: None,
         }
     }
 }
@@ -309,6 +320,8 @@ pub struct Model {
     pub dialect: Dialect,
     /// The upstream's name for it.
     pub model: String,
+    /// The file that answers in its place; only with [`Provider::Replay`].
+    pub cassette: Option<PathBuf>,
     /// Without a trailing slash; the provider's default where the file is silent. Empty for `demo`.
     pub base_url: String,
     pub api_key: Option<Secret>,
@@ -344,6 +357,7 @@ impl Model {
             provider,
             dialect: provider.dialect(),
             model: model.into(),
+            cassette: None,
             base_url: base_url.into(),
             api_key: None,
             strategy: ToolCallStrategy::NativeApi,

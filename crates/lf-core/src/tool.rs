@@ -13,10 +13,12 @@ mod approval;
 mod attendant;
 mod form;
 pub(crate) mod media;
+pub(crate) mod retries;
 
 pub use approval::{Approval, Hints};
 pub use attendant::{Attendant, Person, Question, Reply};
 pub use form::{Choice, Field, FieldKind, Form};
+pub use retries::{Retries, Trouble};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -37,12 +39,16 @@ pub struct Tool {
     pub description: Option<Arc<str>>,
     /// The JSON Schema of its arguments, as it arrived.
     pub schema: Arc<Value>,
-    /// Its source says that it only reads, or that a second run changes nothing more (`readOnlyHint`, `idempotentHint`).
+    /// Its source says that it only reads, or that a second run changes nothing more (`readOnlyHint`, `idempotentHint`),
+    /// or the file does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeatable: bool,
     /// Never [`Approval::Deny`]: such a tool is not listed.
     #[serde(default, skip_serializing_if = "Approval::is_auto")]
     pub approval: Approval,
+    /// When a call that failed is made again, where it is repeatable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<Retries>,
     #[serde(skip)]
     pub(crate) checker: Arc<OnceLock<Result<jsonschema::Validator, String>>>,
 }
@@ -56,8 +62,16 @@ impl Tool {
             schema,
             repeatable: false,
             approval: Approval::Auto,
+            retries: None,
             checker: Arc::default(),
         }
+    }
+
+    /// The same where its calls are played from a recording: how they ended is known, and nobody has to agree.
+    pub fn as_recorded(mut self) -> Self {
+        self.retries = None;
+        self.approval = Approval::Auto;
+        self
     }
 
     /// What is wrong with these arguments by the tool's schema, each with the place; empty when nothing is.
@@ -188,6 +202,15 @@ pub struct ToolProgress {
 pub enum ToolError {
     #[error("MCP server `{server}` is not available: {reason}")]
     Down { server: String, reason: String },
+    /// The server has too many requests, and did not run this one.
+    #[error("MCP server `{server}` is not available: {reason}")]
+    RateLimited {
+        server: String,
+        reason: String,
+        /// The pause that it asks for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after: Option<Duration>,
+    },
     #[error("MCP server `{server}` has no tool `{tool}`")]
     UnknownTool { server: String, tool: String },
     #[error("tool `{tool}` of MCP server `{server}` did not answer within {limit:?}; its outcome is unknown")]

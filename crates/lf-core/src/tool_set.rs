@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::message::Message;
 use crate::model::ToolSpec;
 use crate::project::InlineTool;
-use crate::tool::{Catalogue, Tool};
+use crate::tool::{Catalogue, Tool, ToolRef};
 
 /// OpenAI Chat Completions takes `^[a-zA-Z0-9_-]{1,64}$`; no other API takes less.
 const NAME_LIMIT: usize = 64;
@@ -93,6 +93,26 @@ impl ToolSet {
     /// Every exposed name with what it stands for, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Target)> {
         self.entries.iter().map(|(name, target)| (name.as_str(), target))
+    }
+
+    /// A tool of a source, by what it is.
+    pub fn tool(&self, id: &ToolRef) -> Option<&Tool> {
+        self.entries.values().find_map(|target| match target {
+            Target::Source(tool) if tool.id == *id => Some(tool),
+            _ => None,
+        })
+    }
+
+    /// The same tools, of which no call is made again when it fails.
+    #[must_use]
+    /// The same for a turn whose calls are played from a recording.
+    pub fn as_recorded(mut self) -> Self {
+        for target in self.entries.values_mut() {
+            if let Target::Source(tool) = target {
+                *tool = tool.clone().as_recorded();
+            }
+        }
+        self
     }
 
     /// What a model means by a name: the exposed name, or another spelling of it that fits exactly one tool

@@ -20,6 +20,7 @@ use crate::tool::ToolRef;
 use crate::tool_set::ToolSet;
 
 mod approval;
+pub mod cassette;
 mod course;
 mod other_ways;
 mod output;
@@ -73,9 +74,11 @@ pub enum Step {
 /// The turn is over; its last event has been told.
 #[derive(Debug)]
 pub struct Done {
-    /// What the turn added to the conversation: each round's message, the results, the answer. Empty for a turn that
-    /// failed.
+    /// What the turn added to the conversation: each round's message, the results, the answer. A turn that failed has done
+    /// what its finished rounds did.
     pub said: Arc<[Message]>,
+    /// There is no answer.
+    pub failed: bool,
     /// What has to be put back when the client returns with the results of its own calls.
     pub resume: Option<Resume>,
     /// Calls that were not run because nobody had approved them.
@@ -84,7 +87,7 @@ pub struct Done {
 
 impl Done {
     fn with(said: Arc<[Message]>) -> Self {
-        Self { said, resume: None, waiting: None }
+        Self { said, failed: false, resume: None, waiting: None }
     }
 }
 
@@ -276,12 +279,11 @@ impl AskModel {
         }
     }
 
-    /// The answer could not be had, or broke off: nothing of it runs, and the turn is over.
+    /// The answer could not be had, or broke off: nothing of it runs or stays, and the turn is over.
     pub fn fail(mut self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
         self.flush(TextEnd::Cut, events);
         self.round.show_late(events);
-        events.push(ChatEvent::Failed(error));
-        Done::with([].into())
+        self.turn.fail(error, events)
     }
 
     /// The person does not want to hear more: what was shown is what was said, and nothing runs.
@@ -319,8 +321,8 @@ impl AskModel {
 
     /// What the model had said of its answer is void; it is asked again.
     fn begin_again(&mut self, events: &mut Vec<ChatEvent>) {
-        if !self.round.text.is_empty() {
-            self.turn.apart = true;
+        self.turn.apart |= !self.round.text.is_empty();
+        if !self.round.text.is_empty() || !self.round.reasoning.is_empty() {
             events.push(ChatEvent::Notice("the answer was interrupted and begins again".to_owned()));
         }
         *self.round = Round::default();
@@ -402,7 +404,7 @@ impl Turn {
             rest: round.state,
             ..AssistantMessage::default()
         }));
-        Done::with(self.request.messages.split_off(self.given).into())
+        self.done()
     }
 
     /// Ends the turn where it is; a text that was begun stays.
@@ -418,6 +420,16 @@ impl Turn {
         events.push(ChatEvent::Notice("the turn was stopped".to_owned()));
         let (reason, rounds) = (FinishReason::Stop, self.rounds + 1);
         events.push(ChatEvent::Finished { reason, usage: self.usage, rounds, stop_sequence: None });
+        self.done()
+    }
+
+    /// Ends the turn without an answer. What was done in it has happened.
+    fn fail(self: Box<Self>, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
+        events.push(ChatEvent::Failed(error));
+        Done { failed: true, ..self.done() }
+    }
+
+    fn done(mut self: Box<Self>) -> Done {
         Done::with(self.request.messages.split_off(self.given).into())
     }
 

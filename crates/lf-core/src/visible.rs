@@ -16,6 +16,8 @@ pub fn words(text: &str) -> Cow<'_, str> {
 }
 
 /// What a tool returned: characters without a shape stay where scripts and emoji need them, and so do the ends of lines.
+/// Of the control characters above ASCII only they themselves go: UTF-8 that was read as Latin-1 is full of them, and what
+/// follows is the text.
 pub fn data(text: &str) -> Cow<'_, str> {
     strip(text, Measure::Data)
 }
@@ -75,8 +77,8 @@ fn strip(text: &str, measure: Measure) -> Cow<'_, str> {
         let after = &rest[c.len_utf8()..];
         rest = match c {
             '\u{1b}' => after_escape(after),
-            '\u{9b}' => after_control(after),
-            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => after_string(after),
+            '\u{9b}' if measure == Measure::Words => after_control(after),
+            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' if measure == Measure::Words => after_string(after),
             '\r' if measure == Measure::Data => {
                 out.push(c);
                 after

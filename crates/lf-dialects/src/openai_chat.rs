@@ -21,8 +21,8 @@ pub use errors::{
 pub use reply::{ChunkEncoder, Completion, LfEvents, call_progress, lf_event, models};
 pub use request::CallIds;
 pub(crate) use request::{encode, tools};
+pub(crate) use served::{EXAMPLE, body_object, boolean};
 pub use served::{RequestError, ViewOptions, decode_request};
-pub(crate) use served::{body_object, boolean};
 
 #[cfg(test)]
 mod tests;

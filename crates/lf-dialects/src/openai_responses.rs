@@ -47,8 +47,15 @@ pub use view::ResponsesView;
 /// Key of `rest` maps and of the parameters for what only this dialect has.
 pub const RESPONSES_ONLY: &str = "$responses";
 
+/// What a body looks like, for those who sent none.
+const EXAMPLE: &str = r#"{"input": [...]}"#;
+
 /// Key under [`RESPONSES_ONLY`] of the parameters: the type of a tool that the request is about and no other API has.
 const NEEDED: &str = "$needed";
+
+/// Key of a message's `rest`: items of the input that came with it and brought tools. They are tools of all requests that
+/// go on from it. Reserved, so that no upstream sees it.
+const WITH_TOOLS: &str = "$tools";
 
 /// Key under [`RESPONSES_ONLY`] of what came with a message of the model's: items in their order. Those that the message
 /// itself says (`message`, `function_call`) only mark their places: the text and the calls are the message's own.

@@ -112,9 +112,23 @@ pub(crate) fn is_strict(schema: &Value) -> bool {
     schema["type"] == "object" && strict::strict(schema.clone()) == *schema
 }
 
-/// A local reference (`#/$defs/x`) looked up in the document it stands in.
+/// A local reference (`#/$defs/x`) looked up in the document it stands in. It is the fragment of a URI (RFC 6901, section
+/// 6); some programs do not encode what they put there.
 fn resolve<'a>(document: &'a Value, reference: &str) -> Option<&'a Value> {
-    document.pointer(reference.strip_prefix('#')?)
+    let path = reference.strip_prefix('#')?;
+    document.pointer(path).or_else(|| document.pointer(&percent_decoded(path)?))
+}
+
+/// `None` where nothing is encoded, or what comes of it is no text.
+fn percent_decoded(text: &str) -> Option<String> {
+    let (first, rest) = text.split_once('%')?;
+    let mut bytes = first.as_bytes().to_vec();
+    for part in rest.split('%') {
+        let code = part.get(..2).filter(|code| code.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+        bytes.push(u8::from_str_radix(code, 16).ok()?);
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// What one keyword's value holds of further schemas.

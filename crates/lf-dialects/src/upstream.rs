@@ -4,7 +4,7 @@ pub(crate) mod media;
 pub(crate) mod parameters;
 
 use lf_core::model::{Dialect, ToolSpec};
-use lf_core::{ModelError, ModelRequest};
+use lf_core::{Message, ModelError, ModelRequest};
 use serde_json::{Map, Value};
 
 use crate::openai_chat::CallIds;
@@ -94,6 +94,16 @@ pub fn encode_whole(
 /// Keys of `rest` maps and of the parameters that belong to one dialect alone begin with this; no other sends them.
 pub(crate) fn is_reserved(key: &str) -> bool {
     key.starts_with('$')
+}
+
+/// Whether all that a message of the model's holds is for another API: what is left of it would be an empty message.
+pub(crate) fn is_for_others(message: &Message) -> bool {
+    let Message::Assistant(said) = message else { return false };
+    said.content.is_empty()
+        && said.calls.is_empty()
+        && said.reasoning.is_none()
+        && !said.rest.is_empty()
+        && said.rest.keys().all(|key| is_reserved(key))
 }
 
 /// Whether the request came from a client that speaks another dialect than this one.

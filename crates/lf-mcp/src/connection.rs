@@ -30,7 +30,7 @@ use crate::record::{Record, Records};
 use crate::relay::{Abilities, Relay};
 use crate::secrets::Secrets;
 use crate::spawn::{self, Launch, Process};
-pub(crate) use asking::Questions;
+pub(crate) use asking::{Patience, Questions, ask_in_time, declined};
 use explain::{Broken, explain, with_lines};
 pub(crate) use generations::Generations;
 use ladder::{Greeted, climb, unless_exited};
@@ -49,7 +49,7 @@ pub(crate) struct Surroundings {
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) program: PathBuf,
     pub(crate) tracker: TaskTracker,
-    pub(crate) http: std::sync::OnceLock<Result<reqwest::Client, Failure>>,
+    pub(crate) http: std::sync::OnceLock<reqwest::Client>,
     /// Certificates, in DER, of authorities that remote servers are trusted with besides the system's.
     pub(crate) roots: Vec<Vec<u8>>,
     pub(crate) generations: Generations,
@@ -203,9 +203,13 @@ impl Connection {
 }
 
 impl Surroundings {
+    /// The one client. Where it cannot be set up, such as for want of file descriptors, the next use tries again.
     pub(crate) fn client(&self) -> Result<reqwest::Client, Failure> {
-        let dial = || crate::http::client(&crate::http::Dialling::new(self.roots.clone()));
-        self.http.get_or_init(dial).clone()
+        if let Some(client) = self.http.get() {
+            return Ok(client.clone());
+        }
+        let client = crate::http::client(&crate::http::Dialling::new(self.roots.clone()))?;
+        Ok(self.http.get_or_init(|| client).clone())
     }
 }
 

@@ -40,6 +40,7 @@ use exchange::{Address, Reply};
 pub(crate) use exchange::{encoding, fate_of, shown_body};
 pub(crate) use fate::{Fate, Told, failure_of, is_final, turned_away};
 use fate::{is_unsent, told, wanted_pause};
+pub(crate) use repeat::called_tool;
 use repeat::{Again, Repeatable};
 pub(crate) use resolve::Resolver;
 pub(crate) use watch::BROKEN_OFF;
@@ -321,7 +322,7 @@ impl StreamableHttpClient for Backend {
         Ok(match posted {
             StreamableHttpPostResponse::Json(message, session) => {
                 self.signals.annotated(annotated_tools(&message));
-                self.repeatable.learn(&message);
+                self.repeatable.learn(&message, &self.signals);
                 StreamableHttpPostResponse::Json(message, session)
             }
             StreamableHttpPostResponse::Sse(stream, session) => {

@@ -50,6 +50,7 @@ pub use private_file::replace_private;
 pub use project_tools::{ProjectTools, ServerReport};
 pub use record::{Activity, Circuit, Counters};
 pub use relay::List;
+pub use secrets::secrets_of;
 pub use spawn::{DEPTH_VARIABLE, adopt_orphans, kill_all, open_in_browser};
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ mod metadata;
 mod store;
 mod tokens;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -26,6 +26,7 @@ use lf_core::project::{Auth, HttpServer, OAuthClient};
 use lf_core::tool::BoxFuture;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
@@ -78,10 +79,18 @@ struct Means {
     tracker: TaskTracker,
 }
 
-/// All accounts of the process, by server and client.
+/// For which an account is kept that no session has: what it knows of refusals and failures costs no network then.
+const UNUSED_FOR: Duration = Duration::from_secs(60);
+
+/// All accounts of the process.
 pub(crate) struct OAuth {
     means: Means,
-    accounts: Mutex<HashMap<String, Arc<Account>>>,
+    accounts: Mutex<Vec<Kept>>,
+}
+
+struct Kept {
+    account: Arc<Account>,
+    wanted: Instant,
 }
 
 impl OAuth {
@@ -110,22 +119,33 @@ impl OAuth {
             None => (&default, false),
         };
         let key = key(&base_url, client, is_own);
+        let wanted = Instant::now();
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let made =
-            || Arc::new(Account::new(key.clone(), (base_url, client.clone(), is_own), self.means.clone()));
-        Some(accounts.entry(key.clone()).or_insert_with(made).clone())
+        if let Some(kept) = accounts.iter_mut().find(|kept| kept.account.is_for(&key, client)) {
+            kept.wanted = wanted;
+            return Some(kept.account.clone());
+        }
+        accounts.retain(|kept| Arc::strong_count(&kept.account) > 1 || kept.wanted.elapsed() < UNUSED_FOR);
+        let account = Account::new(key, (base_url, client.clone(), is_own), self.means.clone());
+        let account = Arc::new(account);
+        accounts.push(Kept { account: account.clone(), wanted });
+        Some(account)
     }
 }
 
-/// A name for a file: whose tokens for which server.
+/// A name for a file: whose tokens for which server. A client that has to prove who it is has its tokens to itself: who
+/// only knows its name would else use them, in another project of the same daemon.
 fn key(base_url: &Url, client: &OAuthClient, is_own: bool) -> String {
-    let parts = [
+    let mut parts = vec![
         base_url.as_str().to_owned(),
         if is_own { "client_credentials" } else { "authorization_code" }.to_owned(),
         client.client_id.clone().unwrap_or_default(),
         client.metadata_url.clone().unwrap_or_default(),
         client.issuer.clone().unwrap_or_default(),
     ];
+    for (kind, proof) in [("secret", &client.client_secret), ("key", &client.private_key)] {
+        parts.extend(proof.as_ref().map(|proof| format!("{kind} {}", proof.expose())));
+    }
     let digest = Sha256::digest(parts.join("\n"));
     let hash: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
     let host: String = base_url
@@ -145,3 +165,6 @@ fn random() -> Result<String, Failure> {
     filled.map_err(|_| Failure::new("the system gives no random numbers"))?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,9 +34,9 @@ impl OpenSession {
     ///
     /// # Errors
     /// When the server does not list them.
-    pub async fn tools(&self, server: &McpServer, oldest: Duration) -> Result<Arc<Vec<Tool>>, Failure> {
+    pub async fn tools(&self, oldest: Duration) -> Result<Arc<Vec<Tool>>, Failure> {
         let _in_use = self.0.use_it();
-        let tools = self.0.tools(server, oldest).await;
+        let tools = self.0.tools(oldest).await;
         tools.map_err(|error| self.0.link.failure_of(error, "`tools/list`"))
     }
 

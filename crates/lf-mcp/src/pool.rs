@@ -253,20 +253,6 @@ impl SessionPool {
         }
     }
 
-    /// Takes down the sessions with servers that are not kept: after a reload of the file.
-    pub fn retain(&self, mut keep: impl FnMut(&McpServer) -> bool) {
-        self.sessions().retain(|server, sessions| {
-            let kept = keep(server);
-            if !kept {
-                let why = Failure::new("the server left the configuration");
-                sessions.values().for_each(|session| session.close(why.clone()));
-            }
-            kept
-        });
-        self.0.surroundings.relay.retain(&mut keep);
-        self.0.surroundings.records.retain(keep);
-    }
-
     /// Takes all sessions down: stdin, SIGTERM, SIGKILL. Returns within 9 s; nothing can be used afterwards.
     pub async fn shutdown(&self) {
         self.0.closing.cancel();
@@ -297,7 +283,7 @@ impl SessionPool {
     }
 
     async fn listed(&self, live: &InUse, server: &McpServer) -> Result<Arc<Vec<Tool>>, Failure> {
-        let tools = live.tools(server, self.0.list_ttl).await;
+        let tools = live.tools(self.0.list_ttl).await;
         if let Err(AskError::Outdated(_)) = &tools {
             self.outdated(server, live);
         }
@@ -364,12 +350,10 @@ impl SessionPool {
         }
     }
 
-    /// How many sessions there are with this server for passing requests on.
-    pub(crate) fn relaying_sessions(&self, server: &McpServer) -> usize {
+    /// What the sessions with this server are for.
+    pub(crate) fn lanes(&self, server: &McpServer) -> Vec<Lane> {
         let sessions = self.sessions();
-        sessions
-            .get(server)
-            .map_or(0, |of_server| of_server.keys().filter(|lane| lane.relays.is_some()).count())
+        sessions.get(server).map_or_else(Vec::new, |of_server| of_server.keys().copied().collect())
     }
 
     /// Ends with the pool.

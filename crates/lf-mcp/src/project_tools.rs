@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::connection::AskError;
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::pool::{ServerState, SessionPool};
 use crate::record::Activity;
 use crate::session::Live;
@@ -327,6 +327,9 @@ async fn tool_error(error: AskError, tool: &ToolRef, live: &Arc<Live>) -> ToolEr
         AskError::Closed => {
             let reason = live.reason().await.reason;
             ToolError::Lost { server, tool: name, reason }
+        }
+        AskError::TurnedAway { failure, after } if failure.cause == Cause::RateLimited => {
+            ToolError::RateLimited { server, reason: failure.reason, retry_after: after }
         }
         AskError::Unsent(failure) | AskError::Outdated(failure) | AskError::TurnedAway { failure, .. } => {
             ToolError::Down { server, reason: failure.reason }

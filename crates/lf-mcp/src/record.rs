@@ -39,10 +39,6 @@ impl Records {
         self.lock().remove(server);
     }
 
-    pub(crate) fn retain(&self, mut keep: impl FnMut(&McpServer) -> bool) {
-        self.lock().retain(|server, _| keep(server));
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<McpServer>, Arc<Record>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,7 +86,7 @@ pub struct Counters {
     pub starts: u64,
     /// Those among them that followed another.
     pub restarts: u64,
-    /// Calls of tools that were sent to the server.
+    /// Calls of tools, and what else was passed on for a client.
     pub calls: u64,
     /// Those that got no answer. An error that a tool reports is an answer.
     pub failed_calls: u64,

@@ -10,6 +10,7 @@ mod catalogue;
 mod held;
 mod inbox;
 mod lanes;
+mod together;
 mod watching;
 
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use rmcp::model::{ClientRequest, CustomRequest, MetaObject, RequestMetaObject};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use crate::connection::AskError;
+use crate::connection::{AskError, Patience, ask_in_time, declined};
 use crate::endpoint::Refused;
 use crate::failure::Failure;
 use crate::pool::SessionPool;
@@ -89,6 +90,7 @@ impl SessionPool {
         };
         let age = Age { oldest: oldest.unwrap_or(self.list_ttl()), hinted: oldest.is_none() };
         let listed = live.link.catalogue(server, list, age).await;
+        live.doubt_if_silent(&listed);
         if let Err(AskError::Outdated(_)) = &listed {
             self.outdated(server, &live);
         }
@@ -216,6 +218,7 @@ impl Live {
         caller: &Caller,
         channel: &Channel,
     ) -> Answer {
+        let mut patience = Patience::default();
         for _ in 0..MAX_ROUNDS {
             let mut result = self.once(server, &request, caller, channel).await?;
             if result.get("resultType").is_none_or(|kind| kind != "input_required") {
@@ -229,10 +232,12 @@ impl Live {
             for (key, mut question) in questions {
                 let method = question["method"].as_str().unwrap_or_default().to_owned();
                 let params = question["params"].take();
-                let question = Question { server: server.name.as_str().into(), tool: None, method, params };
-                let reply = match caller.answers(&question.method) {
-                    true => channel.ask(question).await,
-                    false => caller::not_offered(&question.method),
+                let tool = (request.method == "tools/call").then(|| request.param("name").into());
+                let question = Question { server: server.name.as_str().into(), tool, method, params };
+                let reply = match (caller.answers(&question.method), patience.take()) {
+                    (false, _) => caller::not_offered(&question.method),
+                    (true, true) => ask_in_time(channel, question).await,
+                    (true, false) => declined(&question.method),
                 };
                 match reply {
                     Reply::Result(answer) => answers.insert(key, answer),

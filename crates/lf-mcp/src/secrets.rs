@@ -112,6 +112,11 @@ impl Secrets {
     }
 }
 
+/// What the file holds for this server that is secret by its name or look, the longer first.
+pub fn secrets_of(server: &McpServer) -> Vec<Secret> {
+    Secrets::of(server, &[]).known
+}
+
 /// The longer first: one may hold another.
 fn ordered(mut secrets: Vec<Secret>) -> Vec<Secret> {
     secrets.retain(|secret| secret.expose().len() >= SHORTEST);

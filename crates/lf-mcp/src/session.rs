@@ -257,7 +257,7 @@ impl Session {
                 Parting::Renewed => End::Retired(None),
             },
             () = stuck(&live) => End::Retired(Some(
-                live.link.signals.trouble().unwrap_or_else(|| Failure::new("its stdin is closed")),
+                live.link.signals.end_of_sending().unwrap_or_else(|| Failure::new("its stdin is closed")),
             )),
             () = live.idle_for(idle) => End::Closing,
             never = live.follow() => match never {},

@@ -4,10 +4,12 @@
 //! The client library handles each notification in a task of its own, so their order is lost there. They are taken
 //! off here instead, in the order they arrive and before the answer that follows them.
 
+mod unanswered;
+
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lf_core::tool::ToolProgress;
 use rmcp::RoleClient;
@@ -22,6 +24,7 @@ use crate::failure::Failure;
 use crate::record::Record;
 use crate::relay::Inbox;
 use crate::secrets::Secrets;
+use unanswered::Unanswered;
 
 /// Reports of one call that wait for its caller; more are dropped, the newest first.
 const PROGRESS_BUFFER: usize = 64;
@@ -33,8 +36,6 @@ const MAX_READ: usize = 64 * 1024;
 const MAX_TOKEN: usize = 256;
 /// Names of tools that wait to be compared with a list; as many as a list may have.
 const MAX_ANNOTATED: usize = 1_000;
-/// Requests of a server that are answered at the same time; what it asks beyond is dropped and counted.
-const MAX_UNANSWERED: usize = 64;
 /// Somebody has done what was to be done at a URL.
 const VISITED: &str = "notifications/elicitation/complete";
 /// Reports kept for calls that have not asked for theirs yet.
@@ -61,12 +62,13 @@ pub(crate) struct Signals {
     pub(crate) questions: Questions,
     /// For those whose requests are passed on.
     pub(crate) inbox: Arc<Inbox>,
-    /// Requests of the server whose answers are not sent yet.
-    unanswered: AtomicUsize,
+    unanswered: Arc<Unanswered>,
     pub(crate) record: Arc<Record>,
     heard: AtomicU64,
     /// Cancelled when nothing can be sent any more, while what was sent may still be answered.
     pub(crate) stuck: CancellationToken,
+    /// Why another connection is to take the place of this one, where that is why nothing is to be sent.
+    worn_out: OnceLock<Failure>,
     /// Cancelled when the connection cannot be used any more although it is not closed. No request is waited for then.
     pub(crate) dead: CancellationToken,
 }
@@ -123,6 +125,17 @@ impl Signals {
         let mut reach = lock(&self.reach);
         reach.unreached = MAX_UNREACHED;
         self.settle(&reach);
+    }
+
+    /// Has another connection take the place of this one; what was sent may still be answered.
+    pub(crate) fn wear_out(&self, why: Failure) {
+        let _ = self.worn_out.set(why);
+        self.stuck.cancel();
+    }
+
+    /// Why nothing can be sent any more, as far as that is known.
+    pub(crate) fn end_of_sending(&self) -> Option<Failure> {
+        self.worn_out.get().cloned().or_else(|| self.trouble())
     }
 
     #[cfg(test)]
@@ -311,17 +324,15 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let is_answer = matches!(item, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
-        let signals = is_answer.then(|| self.signals.clone());
+        let answering = match &item {
+            JsonRpcMessage::Response(answer) => Some(self.signals.unanswered.answering(Some(&answer.id))),
+            JsonRpcMessage::Error(error) => Some(self.signals.unanswered.answering(error.id.as_ref())),
+            _ => None,
+        };
         let sending = self.transport.send(item);
         async move {
-            let sent = sending.await;
-            if let Some(signals) = signals {
-                // the greeting answers pings that were not counted
-                let less = |count: usize| count.checked_sub(1);
-                let _ = signals.unanswered.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-            }
-            sent
+            let _answering = answering;
+            sending.await
         }
     }
 
@@ -329,13 +340,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
         loop {
             let message = self.transport.receive().await?;
             self.signals.heard.fetch_add(1, Ordering::AcqRel);
-            if let JsonRpcMessage::Request(_) = &message {
-                // each is answered by a task of its own: one that asks without end and reads no answers is not followed
-                if self.signals.unanswered.load(Ordering::Acquire) >= MAX_UNANSWERED {
-                    self.signals.record.dropped();
-                    continue;
-                }
-                self.signals.unanswered.fetch_add(1, Ordering::AcqRel);
+            if let JsonRpcMessage::Request(request) = &message
+                && !self.signals.unanswered.admits(&request.id)
+            {
+                self.signals.record.dropped();
+                continue;
             }
             let JsonRpcMessage::Notification(notification) = &message else { return Some(message) };
             self.signals.inbox.take(&notification.notification, &self.signals.secrets);
@@ -355,7 +364,12 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
                         self.signals.is_told.store(true, Ordering::Release);
                     }
                 }
-                ServerNotification::CancelledNotification(_) => return Some(message),
+                ServerNotification::CancelledNotification(taken_back) => {
+                    if let Some(id) = &taken_back.params.request_id {
+                        self.signals.unanswered.withdrawn(id);
+                    }
+                    return Some(message);
+                }
                 ServerNotification::CustomNotification(told) if told.method == VISITED => {
                     self.signals.questions.visited();
                 }

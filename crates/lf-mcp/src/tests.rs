@@ -25,6 +25,7 @@ pub(crate) mod http_peer;
 mod limits;
 mod nonsense;
 mod patience;
+mod relaying;
 mod remote;
 mod scrubbing;
 mod supervision;
@@ -292,6 +293,7 @@ async fn the_filter_holds_for_lists_and_for_calls() {
         allow: Some(vec![glob("e*"), glob("slow")]),
         deny: vec![glob("exit")],
         rename: [("echo".to_owned(), "repeat".to_owned())].into_iter().collect(),
+        ..ToolFilter::default()
     };
     let tools = tools(&pool, filtered);
     let catalogue = list(&tools).await;

@@ -49,15 +49,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Needs a rustls provider to be installed before.
-    ///
-    /// # Errors
-    /// When TLS cannot be set up.
-    pub fn new(timeouts: Timeouts) -> Result<Self, ModelError> {
-        Self::trusting(timeouts, &[])
-    }
-
-    /// As [`Self::new`], and these certificates, in DER, are of authorities that are trusted besides the system's.
+    /// A client for which `roots`, certificates in DER, are of authorities that are trusted besides the system's. Needs a
+    /// rustls provider to be installed before.
     ///
     /// # Errors
     /// When TLS cannot be set up.

@@ -1,5 +1,6 @@
 //! Asks models: the adapters behind the [`ModelProvider`] port. Wire formats are `lf-dialects`'; here are
-//! connections, timeouts and retries. And [`demo`], which is no model at all.
+//! connections, timeouts and retries. And [`demo`] and [`replay`], which are no models at
+//! all.
 
 pub mod http;
 
@@ -14,6 +15,8 @@ mod over_http;
 pub mod circuit;
 
 pub mod demo;
+
+pub mod replay;
 
 use std::sync::Arc;
 
@@ -38,7 +41,7 @@ pub enum Otherwise {
 /// The provider that asks this model. Nothing is connected yet.
 ///
 /// # Errors
-/// [`ModelError::Unsupported`] for a provider whose API this version does not speak.
+/// [`ModelError::Unsupported`] for a model that has no way to answer.
 pub fn provider(
     model: &Arc<Model>,
     client: &Client,
@@ -46,10 +49,10 @@ pub fn provider(
 ) -> Result<Arc<dyn ModelProvider>, ModelError> {
     match model.provider {
         Provider::Demo => Ok(Arc::new(demo::Demo)),
-        Provider::Replay => Err(ModelError::Unsupported(format!(
-            "model `{}`: provider `replay` cannot be asked by this version",
-            model.name
-        ))),
+        Provider::Replay => match &model.cassette {
+            Some(path) => Ok(Arc::new(replay::Replay::new(path.clone(), &model.model))),
+            None => Err(ModelError::Unsupported(format!("model `{}` names no cassette", model.name))),
+        },
         _ => {
             let retries = if otherwise == Otherwise::Nobody { RETRIES } else { 0 };
             Ok(Arc::new(over_http::OverHttp::new(model.clone(), client.clone(), retries)))

@@ -38,6 +38,8 @@ pub struct App {
     pub(crate) approvals: Arc<CallApprovals>,
     /// Or why there is none.
     pub(crate) memory: Result<Arc<Memory>, String>,
+    /// Where every turn is recorded.
+    pub(crate) recordings: Option<PathBuf>,
     /// Turns that models of this daemon ask it for at the same time.
     pub(crate) nested: Semaphore,
     projects: Projects,
@@ -61,6 +63,8 @@ pub struct Parts {
     pub roots: Vec<Vec<u8>>,
     /// Where conversations are kept, or why they are not.
     pub store: Result<Store, String>,
+    /// The directory in which every turn is recorded, as a cassette that is named after it.
+    pub recordings: Option<PathBuf>,
 }
 
 /// Why a request cannot become a turn: one variant per status.
@@ -83,8 +87,14 @@ pub enum Refusal {
     /// What is said cannot be kept.
     #[error("conversations cannot be kept now: {reason}")]
     NoMemory { reason: String },
+    /// There is no room for what is said.
+    #[error("conversations cannot be kept now: {reason}")]
+    NoRoom { reason: String },
     #[error("there is no conversation `{0}`")]
     UnknownConversation(String),
+    /// More wants to be said at the same time than can be waited for.
+    #[error("{0}")]
+    Busy(String),
     #[error(transparent)]
     Model(#[from] ModelError),
 }
@@ -109,6 +119,7 @@ impl App {
             making: Making::default(),
             approvals: Arc::new(CallApprovals::new()),
             memory: parts.store.map(|store| Arc::new(Memory::new(store))),
+            recordings: parts.recordings,
             nested: Semaphore::new(NESTED),
             projects,
             seen_tools: Mutex::default(),

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use lf_core::tool::Approval;
-use lf_core::turn::{Ask, Decision, Verdict, Waiting, refusal};
-use lf_core::{Arguments, Message, ToolCall, ToolRef};
+use lf_core::turn::{Ask, Decision, Setup, Verdict, Waiting, refusal};
+use lf_core::{Arguments, Message, Project, ToolCall, ToolRef};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
@@ -44,6 +44,17 @@ pub(crate) struct About {
     pub conversation: Option<String>,
 }
 
+impl About {
+    pub(crate) fn turn(project: &Project, setup: &Setup, conversation: Option<&str>) -> Self {
+        Self {
+            project: format!("{}/{}", project.namespace, project.name),
+            model: Some(setup.model.clone()),
+            turn: Some(setup.id.clone()),
+            conversation: conversation.map(str::to_owned),
+        }
+    }
+}
+
 /// One call that waits.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
@@ -77,9 +88,12 @@ pub(crate) enum Outcome {
     Unkept,
 }
 
+/// Asks of running turns, each with the way to who waits for its decision.
+type Open = Arc<Mutex<BTreeMap<String, (Pending, mpsc::Sender<Decided>)>>>;
+
 /// All calls that wait in this process.
 pub(crate) struct CallApprovals {
-    open: Arc<Mutex<BTreeMap<String, (Pending, mpsc::Sender<Decided>)>>>,
+    open: Open,
     /// Those that turns ended with, by the id of each ask.
     left: moka::sync::Cache<String, Arc<Left>>,
 }
@@ -102,7 +116,7 @@ impl Left {
 /// Asks that are open as long as this lives.
 pub(crate) struct Opened {
     ids: Vec<String>,
-    approvals: Arc<Mutex<BTreeMap<String, (Pending, mpsc::Sender<Decided>)>>>,
+    approvals: Open,
     decided: mpsc::Receiver<Decided>,
 }
 

@@ -1,5 +1,7 @@
 //! From a decoded request to a running turn.
 
+mod rerun;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -9,24 +11,38 @@ use futures_util::StreamExt as _;
 use lf_core::message::{Prose, Role};
 use lf_core::model::ChatRequest;
 use lf_core::project::InlineTool;
+use lf_core::project::Provider;
 use lf_core::text_calls::{self, TextFormat};
 use lf_core::tool::Person;
 use lf_core::tool_set::Target;
 use lf_core::turn::{
-    Course, Done, Resume, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back,
+    Course, Done, Entry, Resume, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back,
 };
 use lf_core::{
-    Catalogue, ChatEvent, Content, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolRef,
+    Catalogue, ChatEvent, Content, Journal, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolRef,
     ToolResult, ToolSet, ToolSource,
 };
 use lf_models::Otherwise;
+use lf_models::replay::RecordedTools;
 use serde_json::{Map, Value};
 
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance, Left, decide};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::recording::Recording;
 use crate::template::{TemplateError, fill};
+
+pub use rerun::Calls;
+
+/// What goes with a turn besides its request.
+#[derive(Default)]
+pub struct With {
+    /// Who is asked what servers ask in the middle of calls. The turn's time stands still meanwhile.
+    pub person: Option<Arc<dyn Person>>,
+    /// Where the turn is recorded.
+    pub recording: Option<Recording>,
+}
 
 /// A conversation that this program keeps for its client.
 #[derive(Default)]
@@ -37,8 +53,7 @@ pub(crate) struct Conversation {
     pub unkept: usize,
     /// The most calls that are run for this request.
     pub calls_left: Option<u64>,
-    /// Who is asked what servers ask in the middle of calls.
-    pub person: Option<Arc<dyn Person>>,
+    pub with: With,
     /// The tools that were chosen for it, of those that the model may use.
     pub tools: Option<Vec<ToolRef>>,
     /// Who may approve calls, and what becomes of the turn when nobody does.
@@ -62,14 +77,13 @@ pub(crate) struct Said {
 
 /// A turn that can begin.
 pub(crate) struct Prepared {
+    pub project: Arc<Project>,
     pub setup: Setup,
     /// What the request adds to the conversation.
     pub asked: Vec<Message>,
     pub notices: Vec<String>,
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
-    /// Of the project in which the model is.
-    pub project: String,
 }
 
 impl App {
@@ -86,8 +100,7 @@ impl App {
         self.chat_on(scope, request, Conversation::default()).await
     }
 
-    /// The same with a person at hand, who is asked what servers ask in the middle of calls. The turn's time stands still
-    /// meanwhile.
+    /// The same with a person at hand, or to be recorded.
     ///
     /// # Errors
     /// [`Refusal`], one variant per status.
@@ -95,9 +108,9 @@ impl App {
         &self,
         scope: Option<&Arc<Project>>,
         request: ChatRequest,
-        person: Option<Arc<dyn Person>>,
+        with: With,
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
-        self.chat_on(scope, request, Conversation { person, ..Conversation::default() }).await
+        self.chat_on(scope, request, Conversation { with, ..Conversation::default() }).await
     }
 
     /// The same in a conversation that this program keeps.
@@ -108,10 +121,10 @@ impl App {
         mut conversation: Conversation,
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
         let leave = conversation.leave.take();
-        let person = conversation.person.take();
+        let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
         let left_waiting = self.left_for(scope, &request, &mut conversation).await?;
-        let Prepared { setup, asked, notices, upstreams, tools, project } =
+        let Prepared { project, setup, asked, notices, upstreams, tools } =
             self.prepare(scope, request, conversation).await?;
         if let Some(left) = left_waiting {
             self.approvals.taken(&left);
@@ -119,13 +132,10 @@ impl App {
         if let Some(leave) = &leave {
             let _ = leave.asked.set(asked);
         }
+        let recording = self.recording(&project, &setup, recording);
+        let mut journal = recording.map(|recording| Box::new(recording) as Box<dyn Journal>);
         let turn_timeout = setup.limits.turn_timeout;
-        let about = About {
-            project,
-            model: Some(setup.model.clone()),
-            turn: Some(setup.id.clone()),
-            conversation: None,
-        };
+        let about = About::turn(&project, &setup, None);
         let approving = Approving {
             approvals: self.approvals.clone(),
             about: about.clone(),
@@ -133,13 +143,11 @@ impl App {
             wait: setup.limits.approval_timeout,
         };
         let approvals = self.approvals.clone();
-        let mut events = Vec::new();
-        let course = Course::new(setup, &mut events);
-        events.extend(notices.into_iter().map(ChatEvent::Notice));
+        let (course, events) = begin(setup, notices, journal.as_mut());
         let left: Arc<Mutex<Option<Resume>>> = Arc::default();
         let resume = left.clone();
         let remember = Box::new(move |done: Done| {
-            if let Some(leave) = leave.filter(|_| !done.said.is_empty()) {
+            if let Some(leave) = leave.filter(|_| !done.failed) {
                 let _ = leave.answered.set(done.said.to_vec());
             }
             *left.lock().unwrap_or_else(PoisonError::into_inner) = done.resume;
@@ -147,8 +155,7 @@ impl App {
                 approvals.leave(waiting, about);
             }
         });
-        let with =
-            Drive { upstreams, tools, turn_timeout, person, approving, journal: None, stop: None, remember };
+        let with = Drive { upstreams, tools, turn_timeout, person, approving, journal, stop: None, remember };
         let mut events = Box::pin(drive(course, events, with));
         let resumes = self.resumes.clone();
         Ok(stream! {
@@ -248,8 +255,7 @@ impl App {
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
-        let project = format!("{}/{}", project.namespace, project.name);
-        Ok(Prepared { setup, asked, notices, upstreams, tools, project })
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools })
     }
 
     /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
@@ -295,8 +301,11 @@ impl App {
         stand_ins
     }
 
-    /// The tools this model may use: its own servers', and no others.
+    /// The tools this model may use: its own servers', and no others; those of the recorded turn for a cassette.
     pub(crate) fn tools_of(&self, project: &Project, model: &Model) -> Arc<dyn ToolSource> {
+        if let (Provider::Replay, Some(path)) = (model.provider, &model.cassette) {
+            return Arc::new(RecordedTools::new(path.clone(), &model.model));
+        }
         let servers =
             model.servers.iter().filter_map(|name| Some((name.clone(), project.servers.get(name)?.clone())));
         Arc::new(self.pool.tools(servers))
@@ -362,6 +371,24 @@ fn not_waiting(id: &str) -> Refusal {
         ),
         param: Some("input".to_owned()),
     }
+}
+
+/// A turn in its first step, with what is to be told before it: both are in its journal.
+pub(crate) fn begin(
+    setup: Setup,
+    notices: Vec<String>,
+    mut journal: Option<&mut Box<dyn Journal>>,
+) -> (Course, Vec<ChatEvent>) {
+    let mut events = Vec::new();
+    let mut course = Course::new(setup, &mut events);
+    for notice in notices {
+        let entry = Entry::Notice(notice);
+        if let Some(journal) = &mut journal {
+            journal.append(&entry);
+        }
+        let _ = course.take(entry, &mut events);
+    }
+    (course, events)
 }
 
 /// The project's prompts, then the conversation.
@@ -493,7 +520,9 @@ fn tool_choice(choice: Option<ToolChoice>, set: &ToolSet) -> Result<Option<ToolC
 /// The dialects of the calls that the model may write as text: what the file says, or what its name does.
 fn text_formats(model: &Model) -> &'static [TextFormat] {
     let named = model.tool_call_format.as_deref().and_then(text_calls::named);
-    named.or_else(|| text_calls::for_model(&model.model)).unwrap_or(text_calls::DEFAULT)
+    // the name of a cassette is a file's
+    let by_name = || text_calls::for_model(&model.model).filter(|_| model.provider != Provider::Replay);
+    named.or_else(by_name).unwrap_or(text_calls::DEFAULT)
 }
 
 /// The model's defaults, then the request's fields, then what the file insists on.

@@ -14,8 +14,7 @@ use lf_core::message::ToolCall;
 use lf_core::tool::{Attendant, Person};
 use lf_core::turn::{Course, Done, Entry, Planned, RunTools, Step, Taken};
 use lf_core::{
-    ChatEvent, DeltaStream, Journal, JournalError, ModelDelta, ModelError, ToolError, ToolOutput, ToolRef,
-    ToolSource,
+    ChatEvent, DeltaStream, Journal, ModelDelta, ModelError, ToolError, ToolOutput, ToolRef, ToolSource,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
@@ -70,6 +69,9 @@ pub(crate) fn drive(
                     while let Some(open) = &mut answer {
                         for event in turn.told().await {
                             yield event;
+                        }
+                        if turn.is_over() {
+                            break;
                         }
                         let next = tokio::select! {
                             biased;
@@ -127,7 +129,8 @@ pub(crate) fn drive(
                         while running.len() < parallel {
                             let Some((call, made, tool)) = waiting.next() else { break };
                             turn.take(Entry::Running { call });
-                            running.push(run_call(tools.clone(), call, made, tool, attending.clone()));
+                            let attending = attending.clone();
+                            running.push(run_call(tools.clone(), (call, made, tool), Duration::ZERO, attending));
                         }
                         // a call begins with its first poll: after this
                         for event in turn.told().await {
@@ -148,7 +151,9 @@ pub(crate) fn drive(
                             () = stop.cancelled() => break Some(Entry::Stopped),
                             settled = running.next() => match settled {
                                 Some(settled) => {
-                                    turn.take(settled);
+                                    if let Some((call, pause)) = turn.settle(settled, clock.end()) {
+                                        running.push(run_call(tools.clone(), call, pause, attending.clone()));
+                                    }
                                 }
                                 None => break Some(Entry::Ran),
                             },
@@ -225,14 +230,37 @@ impl Told {
         self.journal = None;
         // nothing that is not kept is shown
         self.events.clear();
-        if !self.is_over() {
-            let _ = self.course.take(Entry::Failed(unkept(&error)), &mut self.events);
+        let error = unkept(&error);
+        match self.is_over() {
+            true => self.events.push(ChatEvent::Failed(error)),
+            false => drop(self.course.take(Entry::Failed(error), &mut self.events)),
         }
         false
     }
 
     fn is_over(&self) -> bool {
         matches!(self.course.step(), Step::Done(_))
+    }
+
+    /// What came of a call. One that is run once more is given back with the pause before that, which must end before the
+    /// turn does.
+    fn settle(&mut self, settled: Entry, end: tokio::time::Instant) -> Option<(Runnable, Duration)> {
+        let again = match (&settled, self.course.step()) {
+            (Entry::Settled { call, outcome, .. }, Step::RunTools(run)) => run
+                .pause_after(*call, outcome, share())
+                .filter(|pause| tokio::time::Instant::now() + *pause < end)
+                .and_then(|pause| {
+                    let runnable = runnable(run).into_iter().find(|(index, ..)| index == call)?;
+                    Some((Entry::again(*call, outcome, pause), runnable, pause))
+                }),
+            _ => None,
+        };
+        let Some((again, runnable, pause)) = again else {
+            self.take(settled);
+            return None;
+        };
+        self.take(again);
+        Some((runnable, pause))
     }
 
     fn ask(&self, upstreams: &mut Upstreams) -> Option<Answer> {
@@ -288,7 +316,7 @@ impl Answer {
 }
 
 /// A turn whose journal cannot be written must not go on.
-fn unkept(error: &JournalError) -> ModelError {
+pub(crate) fn unkept(error: &impl std::fmt::Display) -> ModelError {
     tracing::error!(%error, "the turn cannot be kept and is stopped");
     ModelError::Failed {
         url: "the journal of this daemon".to_owned(),
@@ -298,13 +326,22 @@ fn unkept(error: &JournalError) -> ModelError {
     }
 }
 
-fn runnable(run: &RunTools) -> Vec<(usize, ToolCall, ToolRef)> {
+/// A call that is to be run, with its place in the round.
+type Runnable = (usize, ToolCall, ToolRef);
+
+fn runnable(run: &RunTools) -> Vec<Runnable> {
     let open = run.open();
     open.filter_map(|(index, planned, _)| match &planned.plan {
         Planned::Run(tool) => Some((index, planned.call.clone(), tool.clone())),
         _ => None,
     })
     .collect()
+}
+
+/// Between 0 and 1, at random.
+fn share() -> f64 {
+    // an id is random enough for a jitter
+    f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
 }
 
 fn too_long(upstreams: &Upstreams, limit: Duration) -> ModelError {
@@ -315,14 +352,16 @@ fn too_long(upstreams: &Upstreams, limit: Duration) -> ModelError {
     }
 }
 
-/// One call of a turn, and what came of it.
+/// One call of a turn after a pause, and what came of it.
 async fn run_call(
     tools: Arc<dyn ToolSource>,
-    index: usize,
-    call: ToolCall,
-    tool: ToolRef,
+    (index, call, tool): Runnable,
+    pause: Duration,
     attending: Attending,
 ) -> Entry {
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
     let empty = serde_json::Map::new();
     let attendant = attending.call(&call.id);
     let arguments = call.arguments.value().unwrap_or(&empty);

@@ -10,6 +10,8 @@ mod chat;
 
 mod driver;
 
+mod recording;
+
 mod failover;
 
 mod responses;
@@ -29,6 +31,8 @@ mod serve;
 pub mod view;
 
 pub use app::{App, Command, EditRefusal, Loader, Parts, Refusal, StoredProject, Wanted};
+pub use chat::{Calls, With};
 pub use gateway::{Gateway, Offering};
 pub use lf_models::Timeouts;
+pub use recording::Recording;
 pub use serve::{BindError, Serve, bind, serve};

@@ -75,7 +75,7 @@ impl Caller {
             Face::Messages => {
                 anthropic_messages::internal_error_reply(status.as_u16(), message, &self.request_id)
             }
-            Face::Own => reply(status, json!({"error": code, "message": message, "details": null})),
+            Face::Own => reply(status, own_body(code, message)),
         }
     }
 
@@ -130,6 +130,11 @@ impl Caller {
                 };
                 openai(status, &refusal.to_string(), code, param)
             }
+            (Face::Own, Refusal::Model(error)) => {
+                let (_, own, _) = kind_of(refusal);
+                let told = self.model_error(error);
+                ErrorReply { body: own_body(own, &refusal.to_string()), ..told }
+            }
             (Face::Messages | Face::Own, _) => {
                 let (status, own, _) = kind_of(refusal);
                 self.refuse_with(status, own, &refusal.to_string())
@@ -155,9 +160,11 @@ fn kind_of(refusal: &Refusal) -> (StatusCode, &'static str, Option<&'static str>
         Refusal::UnknownConversation(_) => {
             (StatusCode::NOT_FOUND, "ConversationNotFound", Some("conversation_not_found"))
         }
+        Refusal::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "Busy", Some("conversation_busy")),
         Refusal::NoMemory { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "Unavailable", Some("store_unavailable"))
         }
+        Refusal::NoRoom { .. } => (StatusCode::INSUFFICIENT_STORAGE, "StorageFull", Some("storage_full")),
         Refusal::BadRequest { .. } => (StatusCode::BAD_REQUEST, "BadRequest", None),
         Refusal::BrokenProject { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "ProjectConfigError", Some("configuration_error"))
@@ -181,6 +188,10 @@ fn reply(status: StatusCode, body: Value) -> ErrorReply {
     ErrorReply { status: status.as_u16(), body, retry_after: None }
 }
 
+fn own_body(code: &str, message: &str) -> Value {
+    json!({"error": code, "message": message, "details": null})
+}
+
 fn own_code(status: StatusCode) -> &'static str {
     match status {
         StatusCode::NOT_FOUND => "NotFound",
@@ -201,3 +212,6 @@ pub(crate) fn error_reply(error: ErrorReply) -> Response {
     }
     response
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,12 +123,18 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
     connections.close();
     info!(open = connections.len(), grace = ?options.grace, "draining");
     tasks.close();
-    let drained = async {
+    let answered = async || {
         connections.wait().await;
         tasks.wait().await;
+    };
+    let remembered = async || {
         if let Ok(memory) = &app.memory {
             memory.drain(&cut).await;
         }
+    };
+    let drained = async {
+        answered().await;
+        remembered().await;
     };
     tokio::select! {
         () = drained => {}
@@ -137,13 +143,8 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
     }
     cut.cancel();
     let wait = if options.now.is_cancelled() { NOW_WAIT } else { CUT_WAIT };
-    let ended = async {
-        connections.wait().await;
-        tasks.wait().await;
-        if let Ok(memory) = &app.memory {
-            memory.drain(&cut).await;
-        }
-    };
+    // turns are left before the sessions end under them, and with them those who wait for an answer of theirs
+    let ended = async { tokio::join!(answered(), remembered()) };
     let _ = tokio::time::timeout(wait, ended).await;
     tokio::select! {
         () = app.pool.shutdown() => {}

@@ -14,7 +14,10 @@ pub enum StoreError {
     /// The file is damaged. It is left as it is.
     #[error("`{}` is damaged: {reason}", path.display())]
     Corrupt { path: PathBuf, reason: String },
-    /// It cannot be written or read now (full, read-only, locked, …); it may be possible later.
+    /// There is no room for what was to be kept.
+    #[error("no space is left for `{}`", path.display())]
+    Full { path: PathBuf },
+    /// It cannot be written or read now (read-only, locked, gone, …); it may be possible later.
     #[error("cannot use `{}`: {reason}", path.display())]
     Unavailable { path: PathBuf, reason: String },
     #[error("there is no {what} `{id}`")]
@@ -22,4 +25,23 @@ pub enum StoreError {
     /// What is stored cannot be read by this program.
     #[error("{what} `{id}` cannot be read: {reason}")]
     Unreadable { what: &'static str, id: String, reason: String },
+}
+
+impl StoreError {
+    /// What to try. Nothing of it needs a restart.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::InUse { .. } => Some(
+                "one daemon serves all projects; `--data-dir DIR` (LF_DATA_DIR) gives a second one its own memory",
+            ),
+            Self::TooNew { .. } => {
+                Some("use the program that made it, or move it away with what lies beside it")
+            }
+            Self::Corrupt { .. } => Some(
+                "it is left as it is: put a backup in its place, or move it away together with its `-wal` and `-shm`",
+            ),
+            Self::Full { .. } => Some("make room on its disk"),
+            Self::Unavailable { .. } | Self::NotFound { .. } | Self::Unreadable { .. } => None,
+        }
+    }
 }

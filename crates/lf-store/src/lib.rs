@@ -12,6 +12,8 @@ mod schema;
 mod store;
 
 pub use error::StoreError;
+#[doc(hidden)]
+pub use sqlite::Durability;
 pub use store::{
     Begin, Conversation, Kept, Kind, LeftWaiting, Page, Response, Store, TurnJournal, TurnRecord, TurnState,
 };

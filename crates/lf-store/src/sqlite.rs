@@ -1,25 +1,24 @@
 //! One SQLite file: a thread that writes, with one commit for all who wait, and threads that read.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+mod file;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc as threads;
-use std::time::Duration;
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, ErrorCode, OpenFlags, params_from_iter};
+use rusqlite::{Connection, ErrorCode, params_from_iter};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::StoreError;
-use crate::schema::STEPS;
+
+pub use file::Durability;
+use file::{Place, Writer};
 
 /// Batches that wait for the writer; a caller beyond that waits with them.
 const QUEUE: usize = 1024;
 /// Batches of one commit.
 const GROUP: usize = 256;
-/// Another program (a backup, a shell) may hold the file's lock so long before a request fails.
-const BUSY: Duration = Duration::from_secs(5);
 const READERS: usize = 2;
 
 /// A value of a row or a statement.
@@ -98,63 +97,81 @@ impl Batch {
 /// How many rows each statement of a batch changed.
 type Committed = Result<Vec<usize>, StoreError>;
 type Write = (Batch, oneshot::Sender<Committed>);
-type Read = (Statement, oneshot::Sender<Result<Vec<Row>, StoreError>>);
+type Read = (Statement, oneshot::Sender<Result<Answer, StoreError>>);
+
+/// What a reader says, or the statement again where nothing is open.
+enum Answer {
+    Rows(Vec<Row>),
+    Closed(Statement),
+}
 
 /// The threads end when the last handle is dropped.
 pub(crate) struct Sqlite {
     writes: mpsc::Sender<Write>,
     reads: Vec<threads::SyncSender<Read>>,
-    path: Arc<PathBuf>,
+    place: Arc<Place>,
     next: std::sync::atomic::AtomicUsize,
-    /// Held as long as the database is in use.
-    _lock: File,
 }
 
 impl Sqlite {
-    /// Opens or makes `lf.db` in this directory, and brings it to the present schema. Blocks for as long as that takes.
+    /// `lf.db` in this directory. It is opened with the first use, and again after trouble with it: what was wrong costs the
+    /// requests of that time and not those that come later.
+    ///
+    /// # Errors
+    /// When there are no threads.
+    pub(crate) fn at(dir: &Path, durability: Durability) -> Result<Self, StoreError> {
+        let place = Arc::new(Place::new(dir, durability));
+        let (writes, queue) = mpsc::channel(QUEUE);
+        let here = place.clone();
+        thread("lf-store-write", &place.path, move || write(queue, &here))?;
+        let mut reads = Vec::with_capacity(READERS);
+        for at in 0..READERS {
+            let (sender, queue) = threads::sync_channel(QUEUE);
+            let here = place.clone();
+            thread("lf-store-read", &place.path, move || read(at, &queue, &here))?;
+            reads.push(sender);
+        }
+        Ok(Self { writes, reads, place, next: Default::default() })
+    }
+
+    /// Opens the database if it is not open.
     ///
     /// # Errors
     /// [`StoreError`]; the file is never deleted or emptied.
-    pub(crate) fn open(dir: &Path) -> Result<Self, StoreError> {
-        let lock = lock(dir)?;
-        let path = dir.join("lf.db");
-        // SQLite gives its other files the mode of this one
-        drop(private(&path)?);
-        let mut connection = connect(&path, true)?;
-        migrate(&mut connection, &path)?;
-        let path = Arc::new(path);
-        let (writes, queue) = mpsc::channel(QUEUE);
-        let place = path.clone();
-        thread("lf-store-write", &path, move || write(&mut connection, queue, &place))?;
-        let mut reads = Vec::with_capacity(READERS);
-        for _ in 0..READERS {
-            let (sender, queue) = threads::sync_channel(QUEUE);
-            let connection = connect(&path, false)?;
-            let place = path.clone();
-            thread("lf-store-read", &path, move || read(&connection, &queue, &place))?;
-            reads.push(sender);
-        }
-        Ok(Self { writes, reads, path, next: Default::default(), _lock: lock })
+    pub(crate) async fn ready(&self) -> Result<(), StoreError> {
+        self.commit(Batch::default()).await.map(drop)
     }
 
     /// Returns when the batch is on the disk. Dropping the future does not undo it.
     pub(crate) async fn commit(&self, batch: Batch) -> Committed {
         let (sender, done) = oneshot::channel();
-        let gone = || unavailable(&self.path, "its writer has ended");
+        let gone = || unavailable(self.path(), "its writer has ended");
         self.writes.send((batch, sender)).await.map_err(|_| gone())?;
         done.await.map_err(|_| gone())?
     }
 
     pub(crate) async fn query(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, StoreError> {
+        let statement = match self.ask(Statement { sql, params }).await? {
+            Answer::Rows(rows) => return Ok(rows),
+            Answer::Closed(statement) => statement,
+        };
+        self.ready().await?;
+        match self.ask(statement).await? {
+            Answer::Rows(rows) => Ok(rows),
+            Answer::Closed(_) => Err(unavailable(self.path(), "it was moved or given up again")),
+        }
+    }
+
+    async fn ask(&self, statement: Statement) -> Result<Answer, StoreError> {
         let (sender, done) = oneshot::channel();
         let at = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % self.reads.len();
-        let gone = |_| unavailable(&self.path, "its readers have ended or are all busy");
-        self.reads[at].try_send((Statement { sql, params }, sender)).map_err(|_| gone(()))?;
+        let gone = |_| unavailable(self.path(), "its readers have ended or are all busy");
+        self.reads[at].try_send((statement, sender)).map_err(|_| gone(()))?;
         done.await.map_err(|_| gone(()))?
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.place.path
     }
 }
 
@@ -163,69 +180,8 @@ fn thread(name: &str, path: &Path, run: impl FnOnce() + Send + 'static) -> Resul
     started.map(drop).map_err(|error| unavailable(path, &error.to_string()))
 }
 
-/// One daemon per directory: a second one would answer from a memory that the first one changes.
-fn lock(dir: &Path) -> Result<File, StoreError> {
-    let path = dir.join("lf.lock");
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|error| unavailable(dir, &error.to_string()))?;
-    let file = private(&path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: dir.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(unavailable(&path, &error.to_string())),
-    }
-}
-
-/// Opens or makes a file that nobody else may read: conversations are private.
-fn private(path: &Path) -> Result<File, StoreError> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
-    file.map_err(|error| unavailable(path, &error.to_string()))
-}
-
-fn connect(path: &Path, write: bool) -> Result<Connection, StoreError> {
-    let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    flags |= match write {
-        true => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-        false => OpenFlags::SQLITE_OPEN_READ_ONLY,
-    };
-    let open = || {
-        let connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(BUSY)?;
-        connection.pragma_update(None, "foreign_keys", true)?;
-        if write {
-            connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
-            // NORMAL loses what was acknowledged when the power goes
-            connection.pragma_update(None, "synchronous", "full")?;
-            // what is deleted is overwritten, and not only forgotten
-            connection.pragma_update(None, "secure_delete", true)?;
-        }
-        connection.set_prepared_statement_cache_capacity(64);
-        Ok(connection)
-    };
-    open().map_err(|error| said(&error, path))
-}
-
-fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
-    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
-    let found: i64 = connection
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .map_err(|error| said(&error, path))?;
-    if found > known {
-        return Err(StoreError::TooNew { path: path.to_owned(), found, known });
-    }
-    let missing = STEPS.iter().skip(usize::try_from(found).unwrap_or(0));
-    let all = |connection: &mut Connection| {
-        let transaction = connection.transaction()?;
-        for step in missing {
-            transaction.execute_batch(step)?;
-        }
-        transaction.pragma_update(None, "user_version", known)?;
-        transaction.commit()
-    };
-    if found == known { Ok(()) } else { all(connection).map_err(|error| said(&error, path)) }
-}
-
-fn write(connection: &mut Connection, mut queue: mpsc::Receiver<Write>, path: &Path) {
+fn write(mut queue: mpsc::Receiver<Write>, place: &Place) {
+    let mut writer = Writer::default();
     let mut erased = false;
     while let Some(first) = queue.blocking_recv() {
         let mut group = vec![first];
@@ -233,15 +189,28 @@ fn write(connection: &mut Connection, mut queue: mpsc::Receiver<Write>, path: &P
             let Ok(next) = queue.try_recv() else { break };
             group.push(next);
         }
-        let outcomes = commit(connection, &group);
-        erased |= group.iter().any(|(batch, _)| batch.erases);
-        if erased {
-            erased = !empty_log(connection);
-        }
+        let outcomes = match writer.connection(place) {
+            Ok(connection) => match commit(connection, &group) {
+                Ok(done) => {
+                    erased |= group.iter().any(|(batch, _)| batch.erases);
+                    if erased {
+                        erased = !empty_log(connection);
+                    }
+                    Ok(done)
+                }
+                Err(error) => {
+                    if is_broken(&error) {
+                        writer.close(place);
+                    }
+                    Err(said(&error, &place.path))
+                }
+            },
+            Err(error) => Err(error),
+        };
         for (at, (_, sender)) in group.into_iter().enumerate() {
             let outcome = match &outcomes {
-                Ok(done) => done[at].clone().map_err(|error| said_in(&error, path)),
-                Err(error) => Err(said(error, path)),
+                Ok(done) => done[at].clone().map_err(|error| said_in(&error, &place.path)),
+                Err(error) => Err(error.clone()),
             };
             // who does not wait any more has its batch all the same
             let _ = sender.send(outcome);
@@ -261,6 +230,9 @@ type Outcome = Result<Vec<usize>, (Option<ErrorCode>, String)>;
 
 /// Each batch is done or not by itself; what is done is done at once.
 fn commit(connection: &mut Connection, group: &[Write]) -> rusqlite::Result<Vec<Outcome>> {
+    if group.iter().all(|(batch, _)| batch.is_empty()) {
+        return Ok(vec![Ok(Vec::new()); group.len()]);
+    }
     let mut transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let mut outcomes = Vec::with_capacity(group.len());
     for (batch, _) in group {
@@ -277,6 +249,8 @@ fn commit(connection: &mut Connection, group: &[Write]) -> rusqlite::Result<Vec<
                 savepoint.commit()?;
                 outcomes.push(Ok(changed));
             }
+            // a full disk undoes the whole transaction, with what others had done in it
+            Err(error) if savepoint.is_autocommit() => return Err(error),
             // dropped, the savepoint is undone
             Err(error) => outcomes.push(Err((error.sqlite_error_code(), error.to_string()))),
         }
@@ -285,11 +259,37 @@ fn commit(connection: &mut Connection, group: &[Write]) -> rusqlite::Result<Vec<
     Ok(outcomes)
 }
 
-fn read(connection: &Connection, queue: &threads::Receiver<Read>, path: &Path) {
+fn read(at: usize, queue: &threads::Receiver<Read>, place: &Place) {
     while let Ok((statement, sender)) = queue.recv() {
-        let rows = select(connection, &statement).map_err(|error| said(&error, path));
-        let _ = sender.send(rows);
+        let mut open = place.reader(at);
+        let rows = match &*open {
+            Some(reader) if place.is_of(reader) => select(&reader.connection, &statement),
+            _ => {
+                let _ = sender.send(Ok(Answer::Closed(statement)));
+                continue;
+            }
+        };
+        if rows.as_ref().is_err_and(is_broken) {
+            *open = None;
+        }
+        drop(open);
+        let _ = sender.send(rows.map(Answer::Rows).map_err(|error| said(&error, &place.path)));
     }
+}
+
+/// Whether a connection that said this is better made anew: what it knows of the file may be wrong by now. A full disk and
+/// a lock that another process holds pass by themselves.
+fn is_broken(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+        )
+    )
 }
 
 fn select(connection: &Connection, statement: &Statement) -> rusqlite::Result<Vec<Row>> {
@@ -317,6 +317,10 @@ fn said_in((code, reason): &(Option<ErrorCode>, String), path: &Path) -> StoreEr
     match code {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             StoreError::Corrupt { path: path.to_owned(), reason: reason.clone() }
+        }
+        Some(ErrorCode::DiskFull) => StoreError::Full { path: path.to_owned() },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            unavailable(path, "it is locked by another program")
         }
         _ => unavailable(path, reason),
     }

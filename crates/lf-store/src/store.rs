@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lf_core::ToolRef;
 
 use crate::error::StoreError;
-use crate::sqlite::{Batch, Param, Row, Sqlite};
+use crate::sqlite::{Batch, Durability, Param, Row, Sqlite};
 
 pub use approvals::LeftWaiting;
 pub use conversations::{Conversation, Kind, Page};
@@ -28,17 +28,38 @@ pub use turns::{Begin, TurnJournal, TurnRecord, TurnState};
 pub struct Store(Arc<Sqlite>);
 
 impl Store {
-    /// Opens the database of this directory, which is made if it is not there.
+    /// The database of this directory, which is opened with its first use and made if it is not there. Whatever is wrong
+    /// with it is the error of what is asked meanwhile; it is tried again with the next request, at most once a second.
+    ///
+    /// # Errors
+    /// When the system has no threads left.
+    pub fn at(dir: &Path) -> Result<Self, StoreError> {
+        Ok(Self(Arc::new(Sqlite::at(dir, Durability::Full)?)))
+    }
+
+    /// The database of this directory, opened.
+    ///
+    /// # Errors
+    /// As of [`Store::ready`].
+    pub async fn open(dir: PathBuf) -> Result<Self, StoreError> {
+        Self::open_with(dir, Durability::Full).await
+    }
+
+    /// Only tests choose.
+    #[doc(hidden)]
+    pub async fn open_with(dir: PathBuf, durability: Durability) -> Result<Self, StoreError> {
+        let store = Self(Arc::new(Sqlite::at(&dir, durability)?));
+        store.ready().await?;
+        Ok(store)
+    }
+
+    /// Opens the database if it is not open.
     ///
     /// # Errors
     /// [`StoreError::InUse`] while another process has it; [`StoreError::Corrupt`] and [`StoreError::TooNew`] leave it as
     /// it is.
-    pub async fn open(dir: PathBuf) -> Result<Self, StoreError> {
-        let opened = tokio::task::spawn_blocking(move || (Sqlite::open(&dir), dir)).await;
-        match opened {
-            Ok((sqlite, _)) => Ok(Self(Arc::new(sqlite?))),
-            Err(error) => Err(StoreError::Unavailable { path: PathBuf::new(), reason: error.to_string() }),
-        }
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        self.0.ready().await
     }
 
     /// The file.

@@ -26,7 +26,7 @@ pub(crate) async fn run(approvals: &Approvals) -> Result<Exit, Trouble> {
     let answer = remote.post_json(&format!("/approvals/{id}"), &body).await?;
     match approvals.json {
         true => print_line(answer)?,
-        false => print(&format!("{}: {}\n", printable(id), answer["status"].as_str().unwrap_or_default()))?,
+        false => print(format!("{}: {}\n", printable(id), answer["status"].as_str().unwrap_or_default()))?,
     }
     Ok(Exit::Success)
 }

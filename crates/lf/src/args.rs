@@ -48,6 +48,9 @@ impl Cli {
         if let Command::Approvals(approvals) = &mut cli.command {
             approvals.server = approvals.server.take().or_else(|| text("LF_SERVER"));
         }
+        if let Command::Serve(serve) = &mut cli.command {
+            serve.record = serve.record.take().or_else(|| variable("LF_RECORD").map(PathBuf::from));
+        }
         if let Command::Mcp(Mcp::List { at, .. } | Mcp::Health { at, .. } | Mcp::Restart { at, .. }) =
             &mut cli.command
         {
@@ -67,6 +70,8 @@ pub(crate) enum Command {
     Chat(Chat),
     /// Serve the project to any client: OpenAI SDKs at /v1
     Serve(Serve),
+    /// Show a recorded turn again, without network, or put its request to another model
+    Replay(Replay),
     /// Write a first llamafarm.yaml
     Init(Init),
     /// Show, check and begin configurations
@@ -155,6 +160,30 @@ pub(crate) struct Chat {
     /// Go on with the conversation that was last used
     #[arg(long = "continue", conflicts_with_all = ["conversation", "variables"])]
     pub continues: bool,
+    /// Write the turn to this new file, for `lf replay` and `provider: replay`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["conversation", "continues"])]
+    pub record: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// What `lf chat --record` or `lf serve --record` wrote
+    pub file: PathBuf,
+    /// Put the recorded request to this model of the project, tell the first difference, and exit 1 if there is one
+    #[arg(long, short)]
+    pub model: Option<String>,
+    /// Run the tools of the project's servers, instead of answering with the recorded results
+    #[arg(long, requires = "model")]
+    pub run_tools: bool,
+    /// One JSON document instead of text
+    #[arg(long, conflicts_with = "events")]
+    pub json: bool,
+    /// Every event of the turn as a line of JSON
+    #[arg(long)]
+    pub events: bool,
+    /// Write the turn to this new file again
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -204,6 +233,9 @@ pub(crate) struct Serve {
     /// How long running answers may go on after the first signal, such as 30s
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub grace: Duration,
+    /// Write every turn to a file of its own in this directory, named after it (also LF_RECORD)
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

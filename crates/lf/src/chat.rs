@@ -7,15 +7,17 @@ use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use lf_core::message::Prose;
 use lf_core::model::ChatRequest;
+use lf_core::tool::{self, Reply};
 use lf_core::{ChatEvent, Message, Project};
-use lf_server::App;
-use serde_json::{Map, Value};
+use lf_server::{App, With};
+use serde_json::{Map, Value, json};
 
 use crate::args;
 use crate::asking::{self, Asked, AtTheTerminal, Outcome};
 use crate::daemon::{Daemon, Kept};
 use crate::exit::{Exit, Trouble, print_line};
 use crate::prompt::{Line, Prompt};
+use crate::replay::recording;
 use crate::signals::{Caught, Signals};
 use crate::transcript::{Terminal, Transcript, variables};
 
@@ -23,10 +25,20 @@ use crate::transcript::{Terminal, Transcript, variables};
 const INPUT_LIMIT: u64 = 4 * 1024 * 1024;
 
 #[derive(Clone, Copy)]
-enum View {
+pub(crate) enum View {
     Text,
     Json,
     Events,
+}
+
+impl View {
+    pub(crate) fn of(json: bool, events: bool) -> Self {
+        match (json, events) {
+            (true, _) => Self::Json,
+            (_, true) => Self::Events,
+            _ => Self::Text,
+        }
+    }
 }
 
 /// What the words on the command line mean.
@@ -74,6 +86,27 @@ impl Question {
     }
 }
 
+/// One file has one turn, of this process.
+pub(crate) fn check_recording(chat: &args::Chat, question: &Question) -> Result<(), Trouble> {
+    if chat.record.is_none() {
+        return Ok(());
+    }
+    if chat.server.is_some() {
+        let message =
+            "`--record` records a turn of this process, and `--server` (LF_SERVER) has it in a daemon";
+        return Err(
+            Trouble::usage(message.to_owned()).hint("`lf serve --record DIR` records a daemon's turns")
+        );
+    }
+    if question.text.is_none() {
+        let message = "`--record` records one turn: give it a message";
+        return Err(
+            Trouble::usage(message.to_owned()).hint("lf chat --record turn.jsonl \"what is in notes.txt\"")
+        );
+    }
+    Ok(())
+}
+
 fn is_project(word: &str) -> bool {
     let plain =
         |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
@@ -99,14 +132,9 @@ pub(crate) async fn run(
     question: Question,
     person: &mut Person<'_>,
 ) -> Result<Exit, Trouble> {
-    let view = match (chat.json, chat.events) {
-        (true, _) => View::Json,
-        (_, true) => View::Events,
-        _ => View::Text,
-    };
+    let view = View::of(chat.json, chat.events);
     let variables = variables(&chat.variables).map_err(Trouble::usage)?;
-    let mut conversation =
-        Conversation { engine, model: chat.model.clone(), variables, messages: Vec::new() };
+    let mut conversation = Conversation { engine, chat, variables, messages: Vec::new(), always: Vec::new() };
     let signals = &mut *person.signals;
     let Some(prompt) = person.prompt.as_deref_mut() else {
         let mut seat = Seat::Later(None);
@@ -148,19 +176,19 @@ impl Engine<'_> {
         }
     }
 
-    /// `person` is asked what has to be approved, and here also what servers ask: a daemon has its own answer to that.
+    /// `with` is for a turn that runs here; of a daemon's turn the person is asked only what has to be approved.
     async fn events(
         &self,
         request: ChatRequest,
-        person: Option<Arc<dyn lf_core::tool::Person>>,
+        with: With,
     ) -> Result<BoxStream<'static, ChatEvent>, Trouble> {
         match self {
-            Engine::Here { app, scope } => match app.chat_with(scope.as_ref(), request, person).await {
+            Engine::Here { app, scope } => match app.chat_with(scope.as_ref(), request, with).await {
                 Ok(events) => Ok(events.boxed()),
                 Err(refusal) => Err(Trouble::failure(refusal.to_string())),
             },
-            Engine::Daemon(daemon) => Ok(daemon.events(request, person)),
-            Engine::Kept(kept) => kept.events(&request, person).await,
+            Engine::Daemon(daemon) => Ok(daemon.events(request, with.person)),
+            Engine::Kept(kept) => kept.events(&request, with.person).await,
         }
     }
 }
@@ -184,18 +212,18 @@ impl Seat<'_> {
 }
 
 /// What is seen of a turn.
-struct Screen {
+pub(crate) struct Screen {
     transcript: Transcript,
     terminal: Terminal,
     view: View,
 }
 
 impl Screen {
-    fn new(view: View) -> Self {
+    pub(crate) fn new(view: View) -> Self {
         Self { transcript: Transcript::default(), terminal: Terminal::new(), view }
     }
 
-    fn take(&mut self, event: &ChatEvent) -> Result<(), Trouble> {
+    pub(crate) fn take(&mut self, event: &ChatEvent) -> Result<(), Trouble> {
         self.transcript.push(event);
         match self.view {
             View::Text => self.terminal.show(event),
@@ -206,7 +234,23 @@ impl Screen {
             },
         }
     }
+
+    /// Ends what was shown; a document is shown now, with one more field.
+    pub(crate) fn end(mut self, more: Option<(&str, Value)>) -> Result<Transcript, Trouble> {
+        self.terminal.end()?;
+        if let View::Json = self.view {
+            let mut document = self.transcript.document();
+            if let Some((field, value)) = more {
+                document[field] = value;
+            }
+            print_line(document)?;
+        }
+        Ok(self.transcript)
+    }
 }
+
+/// Server and tool that the person has approved for all of the conversation.
+type Approved = (Arc<str>, Option<Arc<str>>);
 
 /// Asks the person, while the turn goes on; what it tells meanwhile is shown afterwards.
 async fn interview(
@@ -215,7 +259,14 @@ async fn interview(
     events: &mut BoxStream<'static, ChatEvent>,
     screen: &mut Screen,
     signals: &mut Signals,
+    always: &mut Vec<Approved>,
 ) -> Result<Option<Caught>, Trouble> {
+    let approved = (question.method == tool::Question::APPROVAL)
+        .then(|| (question.server.clone(), question.tool.clone()));
+    if approved.as_ref().is_some_and(|approved| always.contains(approved)) {
+        let _ = reply.send(Reply::Result(json!({"decision": "always"})));
+        return Ok(None);
+    }
     screen.terminal.end()?;
     let mut held = Vec::new();
     let outcome = {
@@ -239,6 +290,9 @@ async fn interview(
     };
     let caught = match outcome {
         Outcome::Reply(said) => {
+            if matches!(&said, Reply::Result(said) if said["decision"] == "always") {
+                always.extend(approved);
+            }
             // a turn that is over has no use for it
             let _ = reply.send(said);
             None
@@ -260,9 +314,10 @@ enum Turn {
 
 struct Conversation<'a> {
     engine: Engine<'a>,
-    model: Option<String>,
+    chat: &'a args::Chat,
     variables: Map<String, Value>,
     messages: Vec<Message>,
+    always: Vec<Approved>,
 }
 
 impl Conversation<'_> {
@@ -277,7 +332,7 @@ impl Conversation<'_> {
         let before = self.messages.len();
         self.messages.push(Message::User(Prose { content: text.into(), rest: Map::new() }));
         let request = ChatRequest {
-            model: self.model.clone(),
+            model: self.chat.model.clone(),
             messages: self.messages.clone(),
             variables: self.variables.clone(),
             stream: true,
@@ -286,9 +341,11 @@ impl Conversation<'_> {
         let (person, mut questions) = AtTheTerminal::new();
         // a program that reads events or a document cannot be asked, and its person does not look here
         let is_asked = matches!(view, View::Text) && asking::is_somebody_there();
-        let person = is_asked.then(|| Arc::new(person) as Arc<dyn lf_core::tool::Person>);
+        let person = is_asked.then(|| Arc::new(person) as Arc<dyn tool::Person>);
+        let recording = self.chat.record.as_deref().map(recording).transpose()?;
+        let with = With { person, recording };
         let events = tokio::select! {
-            events = self.engine.events(request, person) => events,
+            events = self.engine.events(request, with) => events,
             caught = signals.next() => {
                 self.messages.truncate(before);
                 let _ = writeln!(anstream::stderr(), "stopped");
@@ -310,7 +367,7 @@ impl Conversation<'_> {
                     None => break None,
                 },
                 Some(asked) = questions.recv() => {
-                    let caught = interview(asked, seat, &mut events, &mut screen, signals).await?;
+                    let caught = interview(asked, seat, &mut events, &mut screen, signals, &mut self.always).await?;
                     if caught.is_some() {
                         break caught;
                     }
@@ -320,14 +377,10 @@ impl Conversation<'_> {
         };
         // dropping the stream cancels the model's request and the running tools
         drop(events);
-        let Screen { mut transcript, mut terminal, .. } = screen;
-        terminal.end()?;
+        let mut transcript = screen.end(None)?;
         if stopped.is_some() {
             self.engine.stop(transcript.turn.as_deref()).await;
             let _ = writeln!(anstream::stderr(), "stopped");
-        }
-        if let View::Json = view {
-            print_line(transcript.document())?;
         }
         let turn = match stopped {
             Some(caught) => Turn::Stopped(caught),
@@ -348,7 +401,7 @@ impl Conversation<'_> {
         prompt: &mut Prompt,
         signals: &mut Signals,
     ) -> Result<Exit, Trouble> {
-        let model = self.model.as_deref().unwrap_or("the default model");
+        let model = self.chat.model.as_deref().unwrap_or("the default model");
         let _ =
             writeln!(anstream::stderr(), "lf chat with {model}. /clear starts anew, /exit or ctrl-d leaves.");
         loop {

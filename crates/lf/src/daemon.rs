@@ -18,7 +18,7 @@ use lf_dialects::sse::SseDecoder;
 use lf_dialects::{AnswerDecoder, Dialect};
 use lf_models::{ByteStream, Client, Timeouts};
 use serde_json::{Map, Value, json};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::exit::Trouble;
 use crate::remote::{HERE, Remote};
@@ -98,12 +98,13 @@ fn attended(
 ) -> impl Stream<Item = ChatEvent> + Send {
     stream! {
         let mut events = std::pin::pin!(events);
+        let tasks = TaskTracker::new();
         let mut waiting: Vec<(Ask, AbortOnDropHandle<()>)> = Vec::new();
         while let Some(event) = events.next().await {
             match &event {
                 ChatEvent::ApprovalNeeded(ask) => {
                     let asking = decide((**ask).clone(), person.clone(), remote.clone());
-                    waiting.push(((**ask).clone(), AbortOnDropHandle::new(tokio::spawn(asking))));
+                    waiting.push(((**ask).clone(), AbortOnDropHandle::new(tasks.spawn(asking))));
                 }
                 ChatEvent::ApprovalDecided(decided) => waiting.retain(|(ask, _)| ask.id != decided.id),
                 _ => {}

@@ -25,6 +25,8 @@ mod prompt;
 
 mod remote;
 
+mod replay;
+
 mod roots;
 
 mod serve;
@@ -79,14 +81,14 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
         }
         Command::Files(_)
         | Command::Chat(_)
+        | Command::Replay(_)
         | Command::Serve(_)
         | Command::Mcp(_)
         | Command::Approvals(_)
         | Command::Projects(_)
         | Command::Conversations(_)
         | Command::Config(_) => {
-            // a browser that a login opens stays
-            if !matches!(cli.command, Command::Files(_) | Command::Mcp(Mcp::Login(_))) {
+            if !matches!(cli.command, Command::Files(_)) && !opens_browser(&cli.command) {
                 lf_mcp::adopt_orphans();
             }
             let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -99,6 +101,15 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
             runtime.shutdown_background();
             exit
         }
+    }
+}
+
+/// Whether a browser may be started that is to stay when this process ends.
+fn opens_browser(command: &Command) -> bool {
+    match command {
+        Command::Mcp(Mcp::Login(_)) => true,
+        Command::Mcp(Mcp::Probe(options)) => options.access.login,
+        _ => false,
     }
 }
 
@@ -115,8 +126,12 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
                 return outcome;
             }
             let loaded = mcp::needs_project(command).then(|| project::load_telling(common)).transpose()?;
-            let app =
-                app_with(common, loaded.map(|loaded| loaded.project), mcp::consent(command), no_memory())?;
+            let app = app_with(
+                common,
+                loaded.map(|loaded| loaded.project),
+                mcp::consent(command),
+                Kept::nothing(),
+            )?;
             let project = app.project().cloned();
             let mut signals = Signals::new()?;
             let outcome = tokio::select! {
@@ -128,6 +143,7 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
         }
         Command::Chat(options) => chat(common, options).await,
         Command::Approvals(options) => approvals::run(options).await,
+        Command::Replay(options) => replay::run(common, options).await,
         Command::Projects(command) => {
             let app = app(common, None)?;
             projects::run(&app, command).await
@@ -149,6 +165,7 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
 
 async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
     let question = chat::Question::of(options)?;
+    chat::check_recording(options, &question)?;
     let mut signals = Signals::new()?;
     // outlives the sessions: the terminal is looked after to the very end
     let mut prompt = question.text.is_none().then(Prompt::new).transpose()?;
@@ -192,18 +209,27 @@ async fn close(app: &App, signals: &mut Signals) {
 
 /// The engine for this project. What lasts only as long as a command keeps no conversations.
 fn app(common: &Common, project: Option<Project>) -> Result<Arc<App>, Trouble> {
-    app_with(common, project, Consent::Absent, no_memory())
+    app_with(common, project, Consent::Absent, Kept::nothing())
 }
 
-fn no_memory() -> Result<Store, String> {
-    Err("only a daemon (`lf serve`) keeps conversations".to_owned())
+/// What is kept of turns.
+struct Kept {
+    store: Result<Store, String>,
+    recordings: Option<PathBuf>,
+}
+
+impl Kept {
+    fn nothing() -> Self {
+        let store = Err("only a daemon (`lf serve`) keeps conversations".to_owned());
+        Self { store, recordings: None }
+    }
 }
 
 fn app_with(
     common: &Common,
     project: Option<Project>,
     consent: Consent,
-    store: Result<Store, String>,
+    kept: Kept,
 ) -> Result<Arc<App>, Trouble> {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("lf"));
     let data_dir = project::data_dir(common);
@@ -221,7 +247,8 @@ fn app_with(
         pool: SessionPool::new(options),
         timeouts: lf_server::Timeouts::default(),
         roots,
-        store,
+        store: kept.store,
+        recordings: kept.recordings,
     };
     App::new(parts).map(Arc::new).map_err(|error| Trouble::failure(error.to_string()))
 }

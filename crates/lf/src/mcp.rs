@@ -37,7 +37,7 @@ pub(crate) fn needs_project(command: &Mcp) -> bool {
 
 pub(crate) async fn run(app: &Arc<App>, project: Option<&Project>, command: &Mcp) -> Result<Exit, Trouble> {
     if let Mcp::Probe(options) = command {
-        return probe::run(app, project, options).await;
+        return Box::pin(probe::run(app, project, options)).await;
     }
     let Some(project) = project else { return Ok(Exit::Failure) };
     match command {

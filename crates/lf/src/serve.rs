@@ -1,10 +1,16 @@
 //! `lf serve`.
 
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
 use lf_mcp::Consent;
-use lf_server::{BindError, Serve, bind, serve};
+use lf_server::{BindError, Recording, Serve, bind, serve};
 use lf_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
+use crate::Kept;
 use crate::args;
 use crate::exit::{Exit, Trouble};
 use crate::project;
@@ -22,8 +28,9 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
         let stored = project::data_dir(common).join("projects");
         anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
     }
-    let store = store(common).await?;
-    let app = crate::app_with(common, project.map(|loaded| loaded.project), Consent::Absent, store)?;
+    let recordings = options.record.as_deref().map(recordings).transpose()?;
+    let kept = Kept { store: Ok(store(common).await?), recordings };
+    let app = crate::app_with(common, project.map(|loaded| loaded.project), Consent::Absent, kept)?;
     anstream::eprintln!("listening on http://{address}");
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let serving = serve(
@@ -47,19 +54,34 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     Ok(Exit::Success)
 }
 
+/// The directory of the recordings, for its owner alone where it is made here. That something can be written there is seen
+/// now and not with the first turn.
+fn recordings(path: &Path) -> Result<PathBuf, Trouble> {
+    let unusable = |error: io::Error| {
+        Trouble::failure(format!("turns cannot be recorded in {}: {error}", path.display()))
+            .hint("`--record DIR` (LF_RECORD) names a directory that can be written to")
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+    let path = path.canonicalize().map_err(unusable)?;
+    // dropped without an entry, it leaves nothing
+    Recording::create(&path.join(format!(".{}", std::process::id()))).map_err(unusable)?;
+    Ok(path)
+}
+
 /// The memory of the daemon. A second daemon would change it behind the first one's back; anything else that is wrong
-/// with it leaves the daemon without conversations, and says so.
-async fn store(common: &args::Common) -> Result<Result<Store, String>, Trouble> {
-    let dir = project::data_dir(common);
-    match Store::open(dir).await {
-        Ok(store) => Ok(Ok(store)),
-        Err(error @ StoreError::InUse { .. }) => Err(Trouble::failure(error.to_string())
-            .hint("one daemon serves all projects; `--data-dir DIR` (LF_DATA_DIR) gives a second one its own memory")),
-        Err(error) => {
-            anstream::eprintln!("warning: conversations are not kept: {error}");
-            Ok(Err(error.to_string()))
-        }
+/// with it leaves the daemon without conversations for so long, and is said.
+async fn store(common: &args::Common) -> Result<Store, Trouble> {
+    let store = Store::at(&project::data_dir(common)).map_err(|error| Trouble::failure(error.to_string()))?;
+    let Err(error) = store.ready().await else { return Ok(store) };
+    let hint = error.hint().unwrap_or_default();
+    if matches!(error, StoreError::InUse { .. }) {
+        return Err(Trouble::failure(error.to_string()).hint(hint));
     }
+    anstream::eprintln!("warning: conversations are not kept: {error}");
+    if !hint.is_empty() {
+        anstream::eprintln!("hint: {hint}");
+    }
+    Ok(store)
 }
 
 fn port_trouble(error: &BindError) -> Trouble {

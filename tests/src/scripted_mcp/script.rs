@@ -16,6 +16,8 @@ pub struct Script {
     /// `cancelled NAME`, `eof`, `sigterm`, `grandchild PID`; of a modern server also `discover`, `listen` and
     /// `header NAME …` for one that is wrong.
     pub log: Option<PathBuf>,
+    /// Ends each line of the log with ` @MICROSECONDS` since 1970, and has the arguments of a call also at its end.
+    pub timed: bool,
     /// Never answers anything.
     pub silent: bool,
     /// Exits with this status at once.
@@ -88,6 +90,9 @@ pub struct ScriptedTool {
     pub description: Option<String>,
     #[serde(default)]
     pub schema: Option<Value>,
+    /// Its hints, such as `readOnlyHint`.
+    #[serde(default)]
+    pub annotations: Option<Value>,
     #[serde(default)]
     pub act: Act,
 }
@@ -102,12 +107,16 @@ pub enum Act {
     Text(String),
     /// A result that is an error.
     Fail(String),
+    /// A result that is an error, so many times; then its arguments as text. All calls of the server count.
+    FailFirst(usize),
     /// An error of the protocol.
     Refuse(i64, String),
     /// Never ends.
     Hang,
     /// Waits until this file exists.
     Gate(PathBuf),
+    /// Waits until this directory has a file of the name that is the argument `n`.
+    GateOf(PathBuf),
     /// Waits until that many such calls are running at the same time.
     Together(usize),
     /// Reports its arguments as progress, waits until that many such calls are running at the same time (once), and
@@ -141,7 +150,7 @@ pub enum Act {
 
 impl ScriptedTool {
     pub fn new(name: &str, act: Act) -> Self {
-        Self { name: name.to_owned(), description: None, schema: None, act }
+        Self { name: name.to_owned(), description: None, schema: None, annotations: None, act }
     }
 
     /// With this JSON Schema of its arguments.
@@ -150,10 +159,20 @@ impl ScriptedTool {
         self
     }
 
+    /// With these hints of what a call of it does.
+    pub fn annotated(mut self, annotations: Value) -> Self {
+        self.annotations = Some(annotations);
+        self
+    }
+
     pub(super) fn declaration(&self) -> Value {
         let description = self.description.clone().unwrap_or_else(|| format!("Scripted tool {}", self.name));
         let schema = self.schema.clone().unwrap_or_else(|| json!({"type": "object", "properties": {}}));
-        json!({"name": self.name, "description": description, "inputSchema": schema})
+        let mut declaration = json!({"name": self.name, "description": description, "inputSchema": schema});
+        if let Some(annotations) = &self.annotations {
+            declaration["annotations"] = annotations.clone();
+        }
+        declaration
     }
 }
 

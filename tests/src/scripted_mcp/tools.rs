@@ -19,13 +19,13 @@ pub(super) const PIXEL: &str =
 /// How a call ended, for the log: "cancelled" unless it is told otherwise.
 struct Ending {
     server: Arc<Server>,
-    name: String,
+    call: String,
     how: &'static str,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.server.note(&format!("{} {}", self.how, self.name));
+        self.server.note(&format!("{} {}", self.how, self.call));
     }
 }
 
@@ -45,8 +45,9 @@ impl Server {
         let Some(tool) = self.all_tools().into_iter().find(|tool| tool.name == name) else {
             return Some(envelope(&id, Err((-32602, format!("unknown tool {name}")))));
         };
-        let mut ending = Ending { server: self.clone(), name, how: "cancelled" };
         let params = &message["params"];
+        let call = if self.script.timed { format!("{name} {}", params["arguments"]) } else { name };
+        let mut ending = Ending { server: self.clone(), call, how: "cancelled" };
         let mut result = self.act(&tool.act, params, outbox).await;
         if modern::is_modern(params) {
             result = result.map(|result| modern::complete(result, self.script.ttl));
@@ -66,11 +67,20 @@ impl Server {
             Act::Echo => text(params["arguments"].to_string()),
             Act::Text(words) => text(words.clone()),
             Act::Fail(words) => Ok(json!({"content": [{"type": "text", "text": words}], "isError": true})),
+            Act::FailFirst(times) if self.calls.load(Ordering::SeqCst) <= *times => {
+                Ok(json!({"content": [{"type": "text", "text": "not yet"}], "isError": true}))
+            }
+            Act::FailFirst(_) => text(params["arguments"].to_string()),
             Act::Refuse(code, words) => Err((*code, words.clone())),
             Act::Hang => std::future::pending().await,
             Act::Gate(path) => {
                 file_exists(path).await;
                 text("let through".to_owned())
+            }
+            Act::GateOf(directory) => {
+                let n = params["arguments"]["n"].to_string();
+                file_exists(&directory.join(&n)).await;
+                text(format!("{n} let through"))
             }
             Act::Together(count) => {
                 self.meet(*count).await;

@@ -36,20 +36,17 @@ pub(super) fn read(
     let limits = limits(&mut reading, &raw);
     let inline_tools = tools::read(&mut reading, raw.tools.unwrap_or_default());
     let Some(kind) = raw.provider.map(provider::provider) else { return Err(broken()) };
-    if !provider::can_be_asked(kind) {
-        let message = format!("this version cannot ask a model of provider `{}` yet", kind.name());
-        let span = reading.expanded.node.span_of("provider");
-        reading.report.warning(&span, message).label("the model is listed, and answers with an error");
-    }
-    if let (Some(_), Provider::Demo | Provider::Replay) = (raw.api, kind) {
-        let span = reading.expanded.node.span_of("api");
-        let message = format!("`api` has no effect with provider `{}`", kind.name());
-        reading.report.warning(&span, message).hint("leave it out");
+    if let Provider::Demo | Provider::Replay = kind {
+        without_effect(&mut reading, kind);
     }
     fallback(&mut reading, name);
     let model = match (raw.model, kind) {
         (Some(model), _) => model,
         (None, Provider::Demo) => "demo".to_owned(),
+        (None, Provider::Replay) => {
+            reading.lacks("model", "`model` names the cassette, relative to this file: `model: turn.jsonl`");
+            return Err(broken());
+        }
         (None, _) => {
             reading.lacks(
                 "model",
@@ -63,6 +60,7 @@ pub(super) fn read(
         description: raw.description,
         provider: kind,
         dialect: raw.api.map_or(kind.dialect(), provider::dialect),
+        cassette: (kind == Provider::Replay).then(|| reading.context.directory.join(&model)),
         model,
         base_url: base_url(&mut reading, raw.base_url, kind),
         api_key: api_key(&mut reading, raw.api_key, kind),
@@ -81,6 +79,17 @@ pub(super) fn read(
         fallback: raw.fallback.unwrap_or_default(),
     };
     reading.finish(model)
+}
+
+/// What only a model behind an API has.
+fn without_effect(reading: &mut Reading<'_, '_, '_>, provider: Provider) {
+    for key in ["api", "base_url", "api_key"] {
+        if reading.expanded.node.entry(key).is_some() {
+            let span = reading.expanded.node.span_of(key);
+            let message = format!("`{key}` has no effect with provider `{}`", provider.name());
+            reading.report.warning(&span, message).hint("leave it out");
+        }
+    }
 }
 
 /// Unknown names are told with all models at hand.

@@ -33,11 +33,6 @@ pub(super) fn dialect(raw: RawApi) -> Dialect {
     }
 }
 
-/// Whether this version has a way to ask it.
-pub(super) fn can_be_asked(provider: Provider) -> bool {
-    provider != Provider::Replay
-}
-
 pub(super) fn base_url(provider: Provider, variables: &Variables<'_>) -> String {
     match provider {
         Provider::Openai => "https://api.openai.com/v1".to_owned(),

@@ -11,7 +11,7 @@ use lf_core::project::{
 };
 use lf_core::tool::Approval;
 
-use super::{Context, Reading, auth, broken, is_header_value, provider::url_problem};
+use super::{Context, Reading, auth, broken, is_header_value, provider::url_problem, retry};
 use crate::diagnostic::{Report, quote};
 use crate::node::Node;
 use crate::raw::{RawElicitation, RawProtocol, RawServer, RawTransport};
@@ -63,6 +63,7 @@ pub(super) fn read(
     };
     let Some(transport) = transport else { return Err(broken()) };
     let required = raw.required.unwrap_or(false);
+    let retry = retry::read(&mut reading, raw.retry.as_ref());
     reading.finish(McpServer {
         name: name.to_owned(),
         transport,
@@ -76,6 +77,7 @@ pub(super) fn read(
             Some(RawElicitation::Decline) => Elicitation::Decline,
             Some(RawElicitation::Defaults) | None => Elicitation::Defaults,
         },
+        retry,
     })
 }
 
@@ -260,11 +262,11 @@ fn rule(pattern: &str, node: &Node, word: &str, report: &mut Report<'_>) -> Opti
     Some(ApprovalRule { of, approval })
 }
 
-fn globs(list: &Node, report: &mut Report<'_>) -> Vec<GlobMatcher> {
+pub(super) fn globs(list: &Node, report: &mut Report<'_>) -> Vec<GlobMatcher> {
     list.items().iter().filter_map(|item| glob(item.as_str()?, item, report)).collect()
 }
 
-fn glob(pattern: &str, node: &Node, report: &mut Report<'_>) -> Option<GlobMatcher> {
+pub(super) fn glob(pattern: &str, node: &Node, report: &mut Report<'_>) -> Option<GlobMatcher> {
     match Glob::new(pattern) {
         Ok(glob) => Some(glob.compile_matcher()),
         Err(error) => {

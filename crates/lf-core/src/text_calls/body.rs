@@ -10,7 +10,7 @@ use crate::model::ToolSpec;
 pub(super) const MAX_CALL: usize = 1 << 20;
 /// What is said of a call that the end of the text cuts.
 pub(super) const CUT: &str = "the call is cut off";
-/// Bytes after a complete value in which a closing tag is still looked for.
+/// Bytes after a complete value in which a closing tag is still looked for, and of blanks before what a call begins with.
 pub(super) const MAX_TRAILING: usize = 2048;
 
 /// What a child element holds.

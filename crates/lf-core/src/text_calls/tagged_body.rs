@@ -1,18 +1,19 @@
 //! Bodies with one element an argument, whose values are plain text. A value ends at its own closing tag; where that
 //! is missing, at the next argument, or at the end of the call if no closing tag comes before the next call.
 
+mod head;
+
 use serde_json::{Map, Value};
 
 use super::TextCall;
 use super::TextEnd;
 use super::body::{CUT, Done, MAX_CALL, Progress, Tail, Window};
-use super::format::{Head, Param, Place, Tagged};
+use super::format::{Head, Param, Tagged};
 use super::json_body::JsonBody;
-use super::literals::is_name;
 use super::marks::{self, Seen};
 use super::nested::{self, Nested};
 use super::shape::Found;
-use super::tag::{MAX_TAG, attribute, near, tag_until, trimmed};
+use super::tag::{MAX_TAG, attribute, tag_until, trimmed};
 use super::typed::{self, Kind};
 use crate::Arguments;
 
@@ -130,61 +131,6 @@ impl TaggedBody {
         }
         self.phase = phase;
         Some(Progress::More)
-    }
-
-    fn read_head(&mut self, window: &Window<'_>) -> Option<Progress> {
-        let opener = self.end;
-        self.unwrapped = marks::any(window.format.open.iter().map(|&mark| marks::opens(window.text, mark)))
-            == Seen::Yes(opener);
-        let line = matches!(self.spec.head, Head::Line);
-        let start = if line { window.text.len() - window.at(opener).trim_start().len() } else { opener };
-        let rest = window.at(start);
-        let (length, after) = match self.spec.head {
-            Head::Attribute { end, .. } => match near(rest, end).find(end) {
-                Some(at) => (at, at + end.len()),
-                // `end` may have begun before the limit
-                None if (MAX_TAG + 1..MAX_TAG + end.len()).contains(&rest.len()) => {
-                    return self.wait(window, Phase::Head, Progress::Prose);
-                }
-                None => (rest.len(), rest.len()),
-            },
-            Head::Inline => {
-                let at = rest.find(['>', '\n', '<', '{']).unwrap_or(rest.len());
-                (at, if rest[at..].starts_with('>') { at + 1 } else { at })
-            }
-            Head::Line if rest.starts_with(['{', '[']) => {
-                self.phase = Phase::Json(Box::new(JsonBody::new(start)));
-                return None;
-            }
-            Head::Line => {
-                let at = rest.find(['\n', '<', '{']).unwrap_or(rest.len());
-                (at, at)
-            }
-        };
-        if length > MAX_TAG {
-            return Some(Progress::Prose);
-        }
-        if length == rest.len() && window.ended != Some(TextEnd::Clean) {
-            let cut = if self.unwrapped { Progress::Prose } else { Progress::Broken(CUT.to_owned()) };
-            return self.wait(window, Phase::Head, cut);
-        }
-        let text = &rest[..length];
-        let name = match self.spec.head {
-            Head::Attribute { key, .. } => attribute(text, key).unwrap_or_default(),
-            Head::Inline => text.trim().trim_end_matches('=').trim().trim_matches(['"', '\'']).to_owned(),
-            Head::Line => text.trim().to_owned(),
-        };
-        if name.is_empty() || !name.chars().all(is_name) {
-            return Some(Progress::Prose);
-        }
-        let declared_only = window.format.place == Place::Declared && self.unwrapped;
-        if declared_only && typed::is_undeclared(window.tools, &name) {
-            return Some(Progress::Prose);
-        }
-        self.name = name;
-        self.cursor = start + after;
-        self.end = self.cursor;
-        None
     }
 
     fn read_between(&mut self, window: &Window<'_>) -> Option<Progress> {
@@ -355,15 +301,16 @@ impl TaggedBody {
         let Param::Pair { value, key: key_mark } = self.spec.param else { return Some(Progress::Prose) };
         let rest = window.at(self.cursor);
         let text = rest.trim_start();
-        let at = self.cursor + rest.len() - text.len();
+        // blanks are looked at once, and count towards the limit
+        self.cursor += rest.len() - text.len();
         match (marks::opens(text, value), marks::closes(text, key_mark)) {
             (Seen::Yes(length), _) => {
-                self.cursor = at + length;
+                self.cursor += length;
                 self.phase = Phase::Value { key, kind: Kind::Schema, start: self.cursor, fallback: None };
                 None
             }
             (_, Seen::Yes(length)) => {
-                self.cursor = at + length;
+                self.cursor += length;
                 self.phase = Phase::BeforeValue { key };
                 None
             }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::ChatEvent;
 use crate::message::{AssistantMessage, Content, Message, ToolCall, ToolResult};
-use crate::model::FinishReason;
+use crate::model::{FinishReason, ModelError};
 use crate::tool::{Approval, ToolRef};
 use crate::tool_set::Target;
 
@@ -133,7 +133,7 @@ impl AskPerson {
             .map(|planned| planned.call.clone())
             .collect();
         run.answered(events);
-        let mut turn = run.leave(|_| NOT_YET, events);
+        let mut turn = run.leave([NOT_YET; 2], events);
         if !words.is_empty() {
             let apart = if turn.apart { "\n\n" } else { "" };
             events.push(ChatEvent::Text(format!("{apart}{words}")));
@@ -145,7 +145,13 @@ impl AskPerson {
         let (reason, rounds) = (FinishReason::Stop, turn.rounds + 1);
         events.push(ChatEvent::Finished { reason, usage: turn.usage, rounds, stop_sequence: None });
         let said = turn.request.messages.split_off(turn.given).into();
-        Done { said, resume: None, waiting: Some(Waiting { calls, asks }) }
+        Done { waiting: Some(Waiting { calls, asks }), ..Done::with(said) }
+    }
+
+    /// The turn cannot go on; nothing of the round was run.
+    pub(super) fn fail(self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
+        self.run.answered(events);
+        self.run.fail(error, events)
     }
 
     /// The turn is stopped; nothing of the round was run.

@@ -38,6 +38,13 @@ pub enum Entry {
     Unanswered { words: String },
     /// This call of the round is about to run.
     Running { call: usize },
+    /// It failed for this reason, and is about to run once more, after this pause.
+    Again {
+        call: usize,
+        reason: String,
+        #[serde(with = "seconds")]
+        pause: Duration,
+    },
     /// What came of it.
     Settled {
         call: usize,
@@ -129,6 +136,9 @@ impl Course {
             }
             (Step::AskPerson(_), Entry::Stopped) => self.end_asking(events, AskPerson::stop),
             (Step::RunTools(run), Entry::Running { call }) => run.begin(call),
+            (Step::RunTools(run), Entry::Again { call, reason, pause }) => {
+                run.again(call, &reason, pause, events);
+            }
             (Step::RunTools(run), Entry::Settled { call, outcome, elapsed }) => {
                 run.settle(call, outcome, elapsed, events);
             }
@@ -137,9 +147,13 @@ impl Course {
                     self.step = run.finish(events);
                 }
             }
-            (Step::AskPerson(_) | Step::RunTools(_), Entry::Failed(error)) => {
-                events.push(ChatEvent::Failed(error));
-                self.leave();
+            (Step::AskPerson(_), Entry::Failed(error)) => {
+                self.end_asking(events, |asking, events| asking.fail(error, events));
+            }
+            (Step::RunTools(_), Entry::Failed(error)) => {
+                if let Step::RunTools(run) = self.leave() {
+                    self.step = Step::Done(run.fail(error, events));
+                }
             }
             (Step::AskModel(_), Entry::Stopped) => {
                 self.go_on(events, |ask, events| Step::Done(ask.stop(events)));
@@ -209,6 +223,11 @@ impl Course {
 }
 
 impl Entry {
+    /// A call that ended in this way is run once more, after this pause.
+    pub fn again(call: usize, outcome: &Result<ToolOutput, ToolError>, pause: Duration) -> Self {
+        Self::Again { call, reason: crate::tool::retries::reason(outcome), pause }
+    }
+
     /// As it is called in a journal.
     pub fn name(&self) -> &'static str {
         match self {
@@ -223,6 +242,7 @@ impl Entry {
             Self::Decided { .. } => "decided",
             Self::Unanswered { .. } => "unanswered",
             Self::Running { .. } => "running",
+            Self::Again { .. } => "again",
             Self::Settled { .. } => "settled",
             Self::Ran => "ran",
             Self::Stopped => "stopped",

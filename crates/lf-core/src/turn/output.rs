@@ -169,7 +169,7 @@ impl Told {
         let sniffed = media::sniff(&media.bytes);
         let kind = sniffed.map_or_else(|| claimed.clone().unwrap_or_default(), Cow::Borrowed);
         let size = media.bytes.len();
-        if let Some(part) = part(&kind, &media, uri) {
+        if let Some(part) = sniffed.and_then(|kind| part(kind, &media, uri)) {
             self.items += 1;
             self.media += media.base64.len();
             self.parts.push(part);
@@ -216,11 +216,8 @@ impl Told {
     }
 }
 
-/// The part for media that dialects know, in the spelling of OpenAI Chat Completions.
+/// The part for media that dialects know, in the spelling of OpenAI Chat Completions. `kind` is what the bytes tell.
 fn part(kind: &str, media: &Media<'_>, uri: Option<&str>) -> Option<Part> {
-    if media::sniff(&media.bytes) != Some(kind) {
-        return None;
-    }
     let data = &media.base64;
     if IMAGES.contains(&kind) {
         return Some(Part::Image { url: format!("data:{kind};base64,{data}"), detail: None });

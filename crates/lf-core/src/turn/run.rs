@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::event::ChatEvent;
 use crate::message::{Content, Message, Part, ToolResult};
-use crate::tool::{ToolError, ToolOutput};
+use crate::model::ModelError;
+use crate::tool::{Tool, ToolError, ToolOutput};
 
 use super::output::result_for_model;
 use super::plan::{Planned, PlannedCall};
@@ -16,8 +17,8 @@ pub struct RunTools {
     pub(super) turn: Box<Turn>,
     pub(super) planned: Vec<PlannedCall>,
     pub(super) results: Vec<Option<ToolResult>>,
-    /// Which calls have been handed to their source.
-    begun: Vec<bool>,
+    /// How often each call was handed to its source.
+    tries: Vec<u32>,
 }
 
 impl RunTools {
@@ -29,8 +30,8 @@ impl RunTools {
                 _ => None,
             })
             .collect();
-        let begun = vec![false; planned.len()];
-        Self { turn, planned, results, begun }
+        let tries = vec![0; planned.len()];
+        Self { turn, planned, results, tries }
     }
 
     /// The calls in the model's order.
@@ -52,8 +53,40 @@ impl RunTools {
 
     /// The call at this index is about to run.
     pub fn begin(&mut self, index: usize) {
-        if let Some(begun) = self.begun.get_mut(index) {
-            *begun = true;
+        if let Some(tries) = self.tries.get_mut(index) {
+            *tries += 1;
+        }
+    }
+
+    /// How long to wait before the call at this index is run once more; `None` where this outcome stands. `share`, of 0 to 1,
+    /// keeps calls apart that failed together.
+    pub fn pause_after(
+        &self,
+        index: usize,
+        outcome: &Result<ToolOutput, ToolError>,
+        share: f64,
+    ) -> Option<Duration> {
+        let tool = self.tool(index).filter(|tool| tool.repeatable)?;
+        tool.retries.as_ref()?.pause(*self.tries.get(index)?, outcome, share)
+    }
+
+    /// The call at this index failed, and is about to run once more.
+    pub(super) fn again(&mut self, index: usize, reason: &str, pause: Duration, events: &mut Vec<ChatEvent>) {
+        self.begin(index);
+        let (Some(planned), Some(tries)) = (self.planned.get(index), self.tries.get(index)) else { return };
+        let attempts = self.tool(index).and_then(|tool| tool.retries.as_ref());
+        let of = attempts.map(|retries| format!(" of {}", retries.attempts)).unwrap_or_default();
+        events.push(ChatEvent::Notice(format!(
+            "`{}` failed: {reason}; it is tried again in {:.1} s (try {tries}{of})",
+            planned.call.name,
+            pause.as_secs_f64()
+        )));
+    }
+
+    fn tool(&self, index: usize) -> Option<&Tool> {
+        match &self.planned.get(index)?.plan {
+            Planned::Run(id) => self.turn.tools.tool(id),
+            _ => None,
         }
     }
 
@@ -62,7 +95,7 @@ impl RunTools {
         let open =
             self.planned.iter().enumerate().filter(|(_, planned)| matches!(planned.plan, Planned::Run(_)));
         open.filter(|(index, _)| self.results[*index].is_none())
-            .map(|(index, planned)| (index, planned, self.begun[index]))
+            .map(|(index, planned)| (index, planned, self.tries[index] > 0))
     }
 
     /// What came of the call at this index.
@@ -85,17 +118,21 @@ impl RunTools {
     /// The person does not want the calls: those without a result are answered with that, so that the conversation can
     /// go on.
     pub fn stop(self, events: &mut Vec<ChatEvent>) -> Done {
-        let begun = self.begun.clone();
-        let why = |index: usize| if begun[index] { STOPPED } else { NOT_RUN };
-        self.leave(why, events).stop(Round::default(), events)
+        self.leave([NOT_RUN, STOPPED], events).stop(Round::default(), events)
     }
 
-    /// Answers every call without a result by saying why, and gives the turn back.
-    pub(super) fn leave(self, why: impl Fn(usize) -> &'static str, events: &mut Vec<ChatEvent>) -> Box<Turn> {
-        let Self { mut turn, planned, results, .. } = self;
-        for (index, (planned, result)) in planned.iter().zip(results).enumerate() {
+    /// The turn cannot go on; its calls are answered as with [`Self::stop`].
+    pub fn fail(self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
+        self.leave([NEVER_RUN, LOST], events).fail(error, events)
+    }
+
+    /// Answers every call without a result by saying why, and gives the turn back: the first of the two for a call that was
+    /// not begun, the second for one that was.
+    pub(super) fn leave(self, why: [&'static str; 2], events: &mut Vec<ChatEvent>) -> Box<Turn> {
+        let Self { mut turn, planned, results, tries } = self;
+        for ((planned, result), tries) in planned.iter().zip(results).zip(tries) {
             let result = result.unwrap_or_else(|| {
-                let result = ToolResult::error(&planned.call, why(index));
+                let result = ToolResult::error(&planned.call, why[usize::from(tries > 0)]);
                 if !matches!(planned.plan, Planned::Client) {
                     let elapsed = Duration::ZERO;
                     events.push(ChatEvent::CallFinished { result: result.clone(), elapsed });
@@ -141,6 +178,8 @@ impl RunTools {
 
 const NOT_RUN: &str = "the turn was stopped before this call was run";
 const STOPPED: &str = "the turn was stopped while this call was running; its outcome is unknown";
+const NEVER_RUN: &str = "the turn failed before this call was run";
+const LOST: &str = "the turn failed while this call was running; its outcome is unknown";
 const LAST: &str = "[No more tool calls are possible in this turn. Answer with what is known so far.]";
 
 /// Said in a result, because that is the one place which every dialect carries and every model reads.

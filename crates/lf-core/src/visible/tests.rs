@@ -53,8 +53,6 @@ fn escape_sequences_go_with_what_they_carry() {
         ("\u{1b}P1$r\u{1b}\\c", "c"),
         ("\u{1b}(0d", "d"),
         ("\u{1b}ce", "e"),
-        ("\u{9b}31mf", "f"),
-        ("\u{9d}0;x\u{9c}g", "g"),
         ("h\u{1b}", "h"),
         ("i\u{1b}[", "i"),
         ("\u{1b}[31\u{1b}[32mj", "j"),
@@ -62,6 +60,24 @@ fn escape_sequences_go_with_what_they_carry() {
     ] {
         assert_eq!(words(text), left, "{text:?}");
         assert_eq!(data(text), left, "{text:?}");
+    }
+}
+
+#[test]
+fn what_stands_after_one_of_the_upper_control_characters_is_data() {
+    for (text, shown, told) in [
+        ("\u{9b}31mf", "f", "31mf"),
+        ("\u{9d}0;x\u{9c}g", "g", "0;xg"),
+        ("\u{90}x\ny", "\ny", "x\ny"),
+        ("\u{98}\u{9e}\u{9f}x", "", "x"),
+        // UTF-8 that was read as Latin-1: "an “apple” costs 3 €"
+        (
+            "an \u{e2}\u{80}\u{9c}apple\u{e2}\u{80}\u{9d} costs 3 \u{e2}\u{82}\u{ac}",
+            "an \u{e2}apple\u{e2}",
+            "an \u{e2}apple\u{e2} costs 3 \u{e2}\u{ac}",
+        ),
+    ] {
+        assert_eq!((&*words(text), &*data(text)), (shown, told), "{text:?}");
     }
 }
 

@@ -11,6 +11,7 @@ use super::blocks::{WHOLE, joined};
 use super::encode::{is_inline, kept};
 use super::history::{FIELDS, WITH_RESULTS};
 use super::{ANTHROPIC_ONLY, OWN_SIGNATURE};
+use crate::upstream::is_for_others;
 use crate::upstream::media::note;
 
 /// The first message must be a user's, and none may be empty.
@@ -84,6 +85,9 @@ pub(super) fn conversation(messages: &[Message]) -> Result<Vec<Value>, ModelErro
             Message::Assistant(said) => ("assistant", assistant(said, at + 1 == messages.len())),
             Message::Tool(_) => continue,
         };
+        if content.is_empty() && is_for_others(message) {
+            continue;
+        }
         if content.is_empty() {
             content.extend(text_block(NOTHING));
         }
@@ -195,14 +199,27 @@ fn tool_result(result: &ToolResult) -> Result<Value, ModelError> {
 /// The content with notes for what has no block: nothing that a tool returns may cost the request.
 fn readable(content: &Content) -> Cow<'_, Content> {
     match content {
-        Content::Parts(parts) if parts.iter().any(|part| block(part).is_err()) => {
-            let parts = parts.iter().map(|part| match block(part) {
-                Ok(_) => part.clone(),
-                Err(_) => Part::Text(note(part)),
+        Content::Parts(parts) if !parts.iter().all(has_block) => {
+            let parts = parts.iter().map(|part| match has_block(part) {
+                true => part.clone(),
+                false => Part::Text(note(part)),
             });
             Cow::Owned(Content::Parts(parts.collect()))
         }
         content => Cow::Borrowed(content),
+    }
+}
+
+/// Whether [`block`] knows one for it.
+fn has_block(part: &Part) -> bool {
+    match part {
+        Part::Text(_) | Part::Image { .. } => true,
+        Part::Other(value) if value.get(ANTHROPIC_ONLY).is_some() => true,
+        Part::Other(value) => match value["type"].as_str().unwrap_or_default() {
+            "text" | "image_url" => true,
+            "file" => value["file"]["file_data"].is_string(),
+            _ => false,
+        },
     }
 }
 

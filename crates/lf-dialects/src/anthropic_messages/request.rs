@@ -7,7 +7,7 @@ use lf_core::{Message, ToolChoice};
 use serde_json::{Map, Value};
 
 use super::{ANTHROPIC_ONLY, HEADERS, NEEDED, blocks, history, parameters};
-use crate::openai_chat::{RequestError, body_object, boolean};
+use crate::openai_chat::{EXAMPLE, RequestError, body_object, boolean};
 
 /// How the client wants its answer shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,7 +30,7 @@ pub enum ThinkingView {
 /// relies on and no other upstream can do is refused when one of these is to be asked, by `check_foreign`. The
 /// size of the body is the caller's concern.
 pub fn decode_request(body: &[u8]) -> Result<(ChatRequest, MessagesView), RequestError> {
-    let mut fields = body_object(body)?;
+    let mut fields = body_object(body, EXAMPLE)?;
     let max_tokens = match fields.shift_remove("max_tokens") {
         None | Some(Value::Null) => {
             return Err(RequestError::missing("max_tokens", "the most tokens the answer may have"));
@@ -49,7 +49,7 @@ pub fn decode_request(body: &[u8]) -> Result<(ChatRequest, MessagesView), Reques
 
 /// Reads the body of `POST …/messages/count_tokens`: the same without `max_tokens`.
 pub fn decode_count_request(body: &[u8]) -> Result<ChatRequest, RequestError> {
-    let mut fields = body_object(body)?;
+    let mut fields = body_object(body, EXAMPLE)?;
     fields.shift_remove("max_tokens");
     decode(fields).map(|(request, _)| request)
 }

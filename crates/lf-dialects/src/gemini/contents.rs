@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{GEMINI_ONLY, SIGNATURE};
 use crate::schema::SchemaTarget;
-use crate::upstream::media::{Media, Piece, Shown, Source, pieces, shown};
+use crate::upstream::media::{Media, Piece, Source, pieces, shown};
 
 /// The first content must be a user's, and none may be without parts.
 const NOTHING: &str = "(nothing)";
@@ -116,12 +116,12 @@ impl<'a> Writer<'a> {
         let mut inside: Vec<Value> = Vec::new();
         for part in shown(&result.content, is_read) {
             match part {
-                Shown::Text(text) => lines.push(text.into_owned()),
-                Shown::Media(media) if self.signed && fits_inside(&media) => {
+                Piece::Text(text) => lines.push(text.into_owned()),
+                Piece::Media(media) if self.signed && fits_inside(&media) => {
                     inside.push(self::media(&media));
                     lines.push(format!("[{} {}: attached]", media.noun(), inside.len()));
                 }
-                Shown::Media(media) => lines.push(beside.add(&name, &media)),
+                Piece::Media(media) => lines.push(beside.add(&name, &media)),
             }
         }
         let key = if result.is_error { "error" } else { "output" };

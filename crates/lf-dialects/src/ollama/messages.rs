@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use lf_core::{AssistantMessage, Content, Message, ModelError, ToolCall, ToolResult};
 use serde_json::{Value, json};
 
-use crate::upstream::media::{Media, Piece, Shown, Source, pieces, shown};
+use crate::upstream::is_for_others;
+use crate::upstream::media::{Media, Piece, Source, pieces, shown};
 
 pub(super) fn messages(messages: &[Message]) -> Result<Vec<Value>, ModelError> {
     let mut out = Vec::with_capacity(messages.len() + 1);
@@ -15,6 +16,9 @@ pub(super) fn messages(messages: &[Message]) -> Result<Vec<Value>, ModelError> {
     for message in messages {
         if !matches!(message, Message::Tool(_)) {
             out.extend(attachments.take());
+        }
+        if is_for_others(message) {
+            continue;
         }
         out.push(match message {
             Message::System(prose) => said("system", &prose.content)?,
@@ -79,8 +83,8 @@ fn tool(result: &ToolResult, name: Option<&str>, attachments: &mut Attachments) 
     let takes = |media: &Media<'_>| media.noun() == "image" && matches!(media.source, Source::Data(_));
     for part in shown(&result.content, takes) {
         match part {
-            Shown::Text(text) => lines.push(text.into_owned()),
-            Shown::Media(media) => lines.push(attachments.add(&result.call_id, &media)),
+            Piece::Text(text) => lines.push(text.into_owned()),
+            Piece::Media(media) => lines.push(attachments.add(&result.call_id, &media)),
         }
     }
     let mut text = lines.join("\n");

@@ -14,7 +14,7 @@ use super::served::OUTER;
 use crate::schema;
 use crate::upstream::media::note;
 use crate::upstream::parameters::kept_for_others;
-use crate::upstream::{Encoded, UpstreamOptions, is_reserved};
+use crate::upstream::{Encoded, UpstreamOptions, is_for_others, is_reserved};
 
 /// OpenAI takes no more stop sequences.
 const MAX_STOPS: usize = 4;
@@ -161,6 +161,9 @@ fn messages(messages: &[Message], options: &UpstreamOptions, sight: Sight) -> Ve
         if !matches!(message, Message::Tool(_)) {
             out.extend(attachments.take());
         }
+        if is_for_others(message) {
+            continue;
+        }
         out.push(match message {
             Message::System(prose) => self::prose("system", prose),
             Message::User(prose) => self::prose("user", prose),
@@ -276,7 +279,8 @@ impl Attachments {
 }
 
 /// What of a tool's result a model can be shown beside text and images. The API has a place for all of it, and most models
-/// behind it refuse the request. A client that sends such content itself is taken at its word.
+/// behind it refuse the request. It is judged by the model's name, for results of the client's own tools too: under any
+/// other name a model is told what there was. Only what stands in a message of a person's goes as it came.
 #[derive(Debug, Clone, Copy)]
 struct Sight {
     recordings: bool,
@@ -307,7 +311,8 @@ impl Sight {
                     self.recordings && matches!(format, "wav" | "mp3")
                 }
                 "file" => self.files,
-                _ => true,
+                "image_url" | "video_url" => true,
+                _ => false,
             },
         }
     }

@@ -72,7 +72,7 @@ impl RequestError {
 /// [`ChatRequest::parameters`]; what cannot be carried through a tool loop is refused, not dropped. The size of the
 /// body is the caller's concern.
 pub fn decode_request(body: &[u8]) -> Result<(ChatRequest, ViewOptions), RequestError> {
-    let mut fields = body_object(body)?;
+    let mut fields = body_object(body, EXAMPLE)?;
     refuse_unsupported(&fields)?;
     let stream = boolean("stream", fields.shift_remove("stream"))?;
     let view = ViewOptions { stream, include_usage: include_usage(fields.get("stream_options"))? };
@@ -119,8 +119,11 @@ pub fn decode_request(body: &[u8]) -> Result<(ChatRequest, ViewOptions), Request
     Ok((request, view))
 }
 
-/// The body as an object.
-pub(crate) fn body_object(body: &[u8]) -> Result<Map<String, Value>, RequestError> {
+/// What a body looks like, for those who sent none.
+pub(crate) const EXAMPLE: &str = r#"{"messages": [...]}"#;
+
+/// The body as an object, which looks like `example`.
+pub(crate) fn body_object(body: &[u8], example: &str) -> Result<Map<String, Value>, RequestError> {
     let value: Value = serde_json::from_slice(body).map_err(|error| RequestError {
         param: None,
         message: format!("the body is not JSON: {error}"),
@@ -131,7 +134,7 @@ pub(crate) fn body_object(body: &[u8]) -> Result<Map<String, Value>, RequestErro
         return Err(RequestError {
             param: None,
             message: "the body must be a JSON object".to_owned(),
-            hint: Some("send {\"messages\": [...]}".to_owned()),
+            hint: Some(format!("send {example}")),
             code: Some("invalid_type"),
         });
     };

@@ -3,6 +3,7 @@
 //! The summary travels in the `encrypted_content` of a `compaction` item. That is opaque by agreement and checked for
 //! damage, but no secret: whoever holds the item holds the conversation it is about.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use base64::Engine as _;
@@ -14,11 +15,13 @@ use sha2::{Digest as _, Sha256};
 
 use super::draft::write_usage;
 use super::ids::item_id;
+use super::items::CLIENT_SIDE;
 use super::parts::string;
-use super::request_input::{own_content, part};
+use super::request_input::{own_content, own_items, part};
 use super::view::ResponsesView;
-use super::{error_reply, internal_error_reply, served};
+use super::{EXAMPLE, error_reply, internal_error_reply, served};
 use crate::openai_chat::{ErrorReply, RequestError, body_object};
+use crate::upstream::media::note;
 
 /// What a summary of ours begins with.
 const MARK: &str = "lf.";
@@ -29,6 +32,10 @@ const DIGEST: usize = 16;
 const SUMMARY: &str = "$summary";
 /// Bytes of messages that are handed back as they came, the newest first; the summary covers the others.
 const KEPT: usize = 64 * 1024;
+
+/// Bytes of an item of the client's, and of one text in it, that the model which writes the summary is shown.
+const MAX_ITEM: usize = 16 * 1024;
+const MAX_TEXT: usize = 4 * 1024;
 
 const TASK: &str = "You condense conversations. You are given one between a person and an assistant, and write down \
 what the assistant needs in order to go on without having seen it.";
@@ -51,7 +58,7 @@ pub fn decode_compact_request_with(
     body: &[u8],
     item: &dyn Fn(&str) -> Option<Value>,
 ) -> Result<(ChatRequest, ResponsesView), RequestError> {
-    if body_object(body)?.get("model").is_none_or(Value::is_null) {
+    if body_object(body, EXAMPLE)?.get("model").is_none_or(Value::is_null) {
         return Err(RequestError::missing("model", "the name of the model that writes the summary"));
     }
     served::decode_request_with(body, item)
@@ -201,18 +208,19 @@ fn digest(body: &str) -> String {
     URL_SAFE_NO_PAD.encode(&Sha256::digest(body)[..DIGEST])
 }
 
-/// What people and system prompts said, as far as it fits.
-fn kept<'a>(messages: impl DoubleEndedIterator<Item = &'a Message>) -> Vec<Value> {
+/// What people and system prompts said, as far as it fits: first the rules, then the newest of the rest.
+fn kept<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<Value> {
     let mut room = KEPT;
-    let mut items = Vec::new();
-    for (role, prose) in messages.rev().filter_map(spoken) {
-        let item = item(role, prose);
-        let Some(left) = room.checked_sub(item["content"].to_string().len()) else { break };
-        room = left;
-        items.push(item);
+    let mut items: Vec<(Value, bool)> =
+        messages.filter_map(spoken).map(|(role, prose)| (item(role, prose), false)).collect();
+    for rules in [true, false] {
+        for (item, stays) in items.iter_mut().rev().filter(|(item, _)| (item["role"] != "user") == rules) {
+            if let Some(left) = room.checked_sub(item["content"].to_string().len()) {
+                (room, *stays) = (left, true);
+            }
+        }
     }
-    items.reverse();
-    items
+    items.into_iter().filter(|(_, stays)| *stays).map(|(item, _)| item).collect()
 }
 
 fn spoken(message: &Message) -> Option<(&str, &Prose)> {
@@ -242,6 +250,31 @@ fn as_it_came(given: &Part) -> Value {
     }
 }
 
+/// Text of the conversation, which nothing in it can end.
+fn within(text: &str) -> Cow<'_, str> {
+    if text.contains("</conversation") {
+        Cow::Owned(text.replace("</conversation", "<\\/conversation"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Cuts long texts, and data that says nothing as text.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let most = if text.starts_with("data:") { "data:".len() } else { MAX_TEXT };
+            if text.len() > most {
+                text.truncate(text.floor_char_boundary(most));
+                text.push('…');
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(shorten),
+        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 /// A conversation as something to read: text, with the pictures and files where they were.
 #[derive(Default)]
 struct Transcript {
@@ -258,34 +291,59 @@ impl Transcript {
             }
             Message::User(prose) => self.said("person", &prose.content),
             Message::Assistant(said) => {
+                self.did(&said.rest);
                 if !said.content.is_empty() {
                     self.said("assistant", &said.content);
                 }
                 for call in &said.calls {
-                    let (name, id) = (&call.name, &call.id);
-                    let _ = writeln!(self.text, "[assistant calls {name}, {id}]\n{}", call.arguments.raw());
+                    let (name, id, arguments) = (&call.name, &call.id, within(call.arguments.raw()));
+                    let _ = writeln!(self.text, "[assistant calls {name}, {id}]\n{arguments}");
                 }
             }
+            // an API may take of a person what it takes of no tool, and the other way round
             Message::Tool(result) => {
                 let failed = if result.is_error { ", failed" } else { "" };
-                self.said(&format!("result of {}{failed}", result.call_id), &result.content);
+                let who = format!("result of {}{failed}", result.call_id);
+                self.told(&who, &result.content, |part| matches!(part, Part::Image { .. }));
             }
         }
     }
 
     fn said(&mut self, who: &str, content: &Content) {
+        self.told(who, content, |_| true);
+    }
+
+    /// Of what is no text only what may be shown is; of the rest it is said what it was.
+    fn told(&mut self, who: &str, content: &Content, may_show: impl Fn(&Part) -> bool) {
         let _ = writeln!(self.text, "[{who}]");
         match content {
-            Content::Text(text) => self.text.push_str(text),
+            Content::Text(text) => self.text.push_str(&within(text)),
             Content::Parts(parts) => parts.iter().for_each(|part| match part {
-                Part::Text(text) => self.text.push_str(text),
-                shown => {
+                Part::Text(text) => self.text.push_str(&within(text)),
+                part if may_show(part) => {
                     self.flush();
-                    self.parts.push(shown.clone());
+                    self.parts.push(part.clone());
+                }
+                part => {
+                    let _ = writeln!(self.text, "{}", within(&note(part)));
                 }
             }),
         }
         self.text.push('\n');
+    }
+
+    /// What the client did for tools that only this API has: no message says it.
+    fn did(&mut self, rest: &Map<String, Value>) {
+        for item in own_items(rest) {
+            let kind = item["type"].as_str().unwrap_or_default();
+            if CLIENT_SIDE.contains(&kind) {
+                let mut item = item.clone();
+                shorten(&mut item);
+                let written = item.to_string();
+                let shown = &written[..written.floor_char_boundary(MAX_ITEM)];
+                let _ = writeln!(self.text, "[{kind}]\n{}", within(shown));
+            }
+        }
     }
 
     fn flush(&mut self) {

@@ -295,7 +295,11 @@ impl Draft {
 
     /// A search for tools, whose arguments are no text.
     fn search_call(&mut self, call: &ToolCall, wire: &mut Wire) {
-        let arguments = call.arguments.value().cloned().unwrap_or_default();
+        // what cannot be read is told as it is: a search for nothing is no part of it
+        let arguments = match call.arguments.value() {
+            Ok(arguments) => Value::Object(arguments.clone()),
+            Err(_) => call.arguments.raw().into(),
+        };
         let item = json!({
             "id": item_id("tsc", &self.id, self.output.len()), "type": "tool_search_call", "status": "completed",
             "call_id": call.id, "execution": "client", "arguments": arguments,

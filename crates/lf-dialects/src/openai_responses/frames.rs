@@ -21,7 +21,7 @@ pub struct Create {
 /// What is wrong, and where.
 pub fn read_create(frame: &[u8]) -> Result<Create, RequestError> {
     const KIND: &str = "response.create";
-    let mut fields = body_object(frame)?;
+    let mut fields = body_object(frame, r#"{"type": "response.create", "input": [...]}"#)?;
     match fields.shift_remove("type") {
         Some(Value::String(kind)) if kind == KIND => {}
         None => return Err(RequestError::missing("type", "write `response.create`")),

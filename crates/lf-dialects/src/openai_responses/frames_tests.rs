@@ -44,7 +44,7 @@ fn a_frame_that_is_no_request_is_refused_in_the_envelope() {
     "invalid_value" "type" "`type` is `response.cancel`; use `response.create`; to stop a response, close the connection"
     "invalid_type" "type" "`type` must be a string, not a number"
     "unsupported_parameter" "background" "`background` has no meaning on a connection; send it with `POST`, or leave `background` out"
-    "invalid_type" null "the body must be a JSON object; send {\"messages\": [...]}"
+    "invalid_type" null "the body must be a JSON object; send {\"type\": \"response.create\", \"input\": [...]}"
     "#);
     assert!(read_create(b"{").is_err());
 }

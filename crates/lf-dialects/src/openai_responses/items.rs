@@ -7,7 +7,7 @@ use super::compaction;
 use super::ids::is_own;
 use super::parts::{self, string};
 use super::tools::{self, INPUT, SEARCH, full_name, is_clients_search};
-use super::{ITEMS, PARAGRAPH, RESPONSES_ONLY};
+use super::{ITEMS, PARAGRAPH, RESPONSES_ONLY, WITH_TOOLS};
 use crate::openai_chat::RequestError;
 
 /// What OpenAI's own servers did while they answered. Such an item was told by a Responses upstream, and goes back to
@@ -54,13 +54,16 @@ pub(super) fn messages(
     before: Before,
     resolve: &dyn Fn(&str) -> Option<Value>,
 ) -> Result<Vec<Message>, RequestError> {
-    let mut reader = Reader { before, answers: Vec::new(), said: Vec::new(), turn: None };
+    let mut reader = Reader { before, answers: Vec::new(), said: Vec::new(), turn: None, tools: Vec::new() };
     for (at, item) in list.into_iter().enumerate() {
         reader.item(&format!("input[{at}]"), item, resolve)?;
     }
     reader.end_turn();
     let mut messages = reader.answers;
     messages.append(&mut reader.said);
+    if let Some(last) = messages.last_mut().filter(|_| !reader.tools.is_empty()) {
+        rest_of(last).insert(WITH_TOOLS.to_owned(), reader.tools.into());
+    }
     Ok(messages)
 }
 
@@ -70,6 +73,16 @@ struct Reader {
     answers: Vec<Message>,
     said: Vec<Message>,
     turn: Option<Turn>,
+    /// Items that bring tools.
+    tools: Vec<Value>,
+}
+
+fn rest_of(message: &mut Message) -> &mut Map<String, Value> {
+    match message {
+        Message::System(prose) | Message::User(prose) => &mut prose.rest,
+        Message::Assistant(said) => &mut said.rest,
+        Message::Tool(result) => &mut result.rest,
+    }
 }
 
 /// Consecutive items of the assistant.
@@ -107,11 +120,16 @@ impl Reader {
             }
             "tool_search_output" if is_clients_search(&item) => {
                 item["output"] = tools::found(&item["tools"]).into();
-                self.output(path, &item)
+                self.output(path, &item)?;
+                self.tools.push(item);
+                Ok(())
             }
             "agent_message" => self.agent_message(path, &item),
             // read with the other tools
-            "additional_tools" => Ok(()),
+            "additional_tools" => {
+                self.tools.push(item);
+                Ok(())
+            }
             "reasoning" => {
                 self.turn().reasoning(item);
                 Ok(())

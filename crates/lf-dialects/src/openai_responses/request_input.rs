@@ -50,7 +50,7 @@ pub(super) fn give_ids(input: &mut [Value]) {
 }
 
 /// Items that the message itself has no words for.
-fn own_items(rest: &Map<String, Value>) -> &[Value] {
+pub(super) fn own_items(rest: &Map<String, Value>) -> &[Value] {
     kept(rest).and_then(|kept| kept.get(ITEMS)).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 

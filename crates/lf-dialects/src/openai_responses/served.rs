@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::approvals;
 use super::items::{self, Before};
 use super::view::ResponsesView;
-use super::{NEEDED, RESPONSES_ONLY, fields, tool_choice, tools};
+use super::{EXAMPLE, NEEDED, RESPONSES_ONLY, fields, tool_choice, tools};
 use crate::openai_chat::{RequestError, body_object};
 
 /// Reads the body of `POST …/responses`. The values are those of every dialect: parameters in the spelling of OpenAI
@@ -31,7 +31,7 @@ pub fn decode_request_with(
     body: &[u8],
     item: &dyn Fn(&str) -> Option<Value>,
 ) -> Result<(ChatRequest, ResponsesView), RequestError> {
-    let mut fields = body_object(body)?;
+    let mut fields = body_object(body, EXAMPLE)?;
     // clients spell out what they leave open
     fields.retain(|_, value| !value.is_null());
     let mut tools = tools::read(&fields)?;

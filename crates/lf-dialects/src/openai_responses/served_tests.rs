@@ -31,7 +31,7 @@ fn refused(body: Value) -> String {
     format!("{} {} {}", reply.status, error["param"], error["message"].as_str().unwrap())
 }
 
-fn to_upstream(dialect: Dialect, request: ChatRequest) -> Value {
+pub(super) fn to_upstream(dialect: Dialect, request: ChatRequest) -> Value {
     encode_whole(dialect, "gpt", &request.into(), &UpstreamOptions::default()).unwrap()
 }
 

@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use lf_core::Message;
 use lf_core::model::ToolSpec;
 use lf_core::tool_set::fit_name;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::RESPONSES_ONLY;
 use super::parts::string;
+use super::{RESPONSES_ONLY, WITH_TOOLS};
 use crate::openai_chat::RequestError;
 use crate::schema;
 
@@ -36,6 +37,16 @@ pub(super) struct Tools {
     pub(super) hosted: Vec<Value>,
     /// As the response tells them back: with every field that the API has.
     pub(super) told: Vec<Value>,
+    /// How many of `specs` are in `tools`; the others came with items of the input.
+    pub(super) declared: usize,
+}
+
+/// What becomes of tools that are declared to be searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deferred {
+    Stay,
+    /// They were found, and are not to be searched for once more.
+    Come,
 }
 
 /// What the client calls a tool that models are shown as a plain function.
@@ -76,18 +87,29 @@ pub(super) fn read(fields: &Map<String, Value>) -> Result<Tools, RequestError> {
     if let Some(value) = fields.get("tools") {
         tools.told = tools.add_list("tools", value)?;
     }
+    tools.declared = tools.specs.len();
     let items = fields.get("input").and_then(Value::as_array).into_iter().flatten().enumerate();
     for (at, item) in items {
-        let path = format!("input[{at}].tools");
-        match item["type"].as_str().unwrap_or_default() {
-            "additional_tools" => {
-                tools.add_list(&path, &item["tools"])?;
-            }
-            "tool_search_output" if is_clients_search(item) => tools.add_found(&path, &item["tools"])?,
-            _ => {}
-        }
+        tools.add_item(&format!("input[{at}].tools"), item)?;
     }
     Ok(tools)
+}
+
+/// The tools that came with the input of earlier requests.
+pub(super) fn earlier(messages: &[Message]) -> Tools {
+    let mut tools = Tools::default();
+    for message in messages {
+        let rest = match message {
+            Message::System(prose) | Message::User(prose) => &prose.rest,
+            Message::Assistant(said) => &said.rest,
+            Message::Tool(result) => &result.rest,
+        };
+        for item in rest.get(WITH_TOOLS).and_then(Value::as_array).into_iter().flatten() {
+            // what is wrong with them was told then
+            let _ = tools.add_item(WITH_TOOLS, item);
+        }
+    }
+    tools
 }
 
 /// What the model is told of the tools that a search found, under the names that it knows them by.
@@ -108,20 +130,34 @@ impl Tools {
         list.iter().enumerate().map(|(at, tool)| self.add(&format!("{path}[{at}]"), tool)).collect()
     }
 
-    /// What searches found: a tool may be found again and again, and is not to be searched for once more.
-    fn add_found(&mut self, path: &str, value: &Value) -> Result<(), RequestError> {
-        let mut found = Self::default();
-        found.add_list(path, value)?;
-        for mut spec in found.specs {
+    fn add_item(&mut self, path: &str, item: &Value) -> Result<(), RequestError> {
+        match item["type"].as_str().unwrap_or_default() {
+            "additional_tools" => self.add_further(path, &item["tools"], Deferred::Stay),
+            "tool_search_output" if is_clients_search(item) => {
+                self.add_further(path, &item["tools"], Deferred::Come)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What items of the input bring: a tool may be sent or found again and again.
+    fn add_further(&mut self, path: &str, value: &Value, deferred: Deferred) -> Result<(), RequestError> {
+        let mut further = Self::default();
+        further.add_list(path, value)?;
+        for mut spec in further.specs {
             if self.specs.iter().any(|known| known.name == spec.name) {
                 continue;
             }
-            if let Some(Value::Object(kept)) = spec.rest.get_mut(RESPONSES_ONLY) {
+            if deferred == Deferred::Come
+                && let Some(Value::Object(kept)) = spec.rest.get_mut(RESPONSES_ONLY)
+            {
                 kept.shift_remove("defer_loading");
             }
-            self.forms.extend(found.forms.remove_entry(&spec.name));
+            self.forms.extend(further.forms.remove_entry(&spec.name));
             self.specs.push(spec);
         }
+        further.hosted.retain(|tool| !self.hosted.contains(tool));
+        self.hosted.append(&mut further.hosted);
         Ok(())
     }
 

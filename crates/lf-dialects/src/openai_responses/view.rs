@@ -7,7 +7,8 @@ use lf_core::model::ChatRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::tools::{Form, Tools};
+use super::RESPONSES_ONLY;
+use super::tools::{self, Form, Tools};
 use crate::openai_chat::{RequestError, boolean};
 
 /// How the client wants its answer, and what the response tells it back. It is kept with responses that are shown later.
@@ -31,6 +32,8 @@ pub struct ResponsesView {
     pub(super) echo: Map<String, Value>,
     /// The client's tools that are no plain functions to it, by the names that they have in the core.
     pub(super) forms: HashMap<String, Form>,
+    /// How many of the client's tools are in `tools`; the others came with items of the input.
+    pub(super) declared: usize,
 }
 
 impl ResponsesView {
@@ -76,6 +79,7 @@ impl ResponsesView {
             has_instructions,
             echo,
             forms: tools.forms.clone(),
+            declared: tools.declared,
         })
     }
 
@@ -89,6 +93,29 @@ impl ResponsesView {
     pub fn continue_from(&self, request: &mut ChatRequest, earlier: impl IntoIterator<Item = Message>) {
         let at = usize::from(self.has_instructions).min(request.messages.len());
         request.messages.splice(at..at, earlier);
+    }
+
+    /// Adds the tools that came with the input of earlier requests, which a search found or the client added: a client
+    /// declares them once. Where the client says which of its tools may be called, those are all.
+    pub fn recall_tools(&mut self, request: &mut ChatRequest, earlier: &[Message]) {
+        if self.echo.get("tool_choice").is_some_and(|choice| choice["type"] == "allowed_tools") {
+            return;
+        }
+        let mut found = tools::earlier(earlier);
+        found.specs.retain(|spec| !request.tools.iter().any(|known| known.name == spec.name));
+        for spec in &found.specs {
+            self.forms.extend(found.forms.remove_entry(&spec.name));
+        }
+        // before those of this request's input, as in the request that brought them: equal beginnings are cached
+        let at = self.declared.min(request.tools.len());
+        request.tools.splice(at..at, found.specs);
+        if !found.hosted.is_empty() {
+            let own = request.parameters.entry(RESPONSES_ONLY).or_insert_with(|| json!({}));
+            let mut hosted = own["tools"].as_array().cloned().unwrap_or_default();
+            found.hosted.retain(|tool| !hosted.contains(tool));
+            hosted.append(&mut found.hosted);
+            own["tools"] = hosted.into();
+        }
     }
 }
 

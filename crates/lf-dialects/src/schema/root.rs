@@ -131,18 +131,21 @@ fn add_properties(out: &mut Map<String, Value>, properties: Map<String, Value>, 
     }
 }
 
-/// OpenAI refuses arrays without `items`, Anthropic a `required` that is no list; neither changes the meaning. And what
-/// is no schema says nothing: sent as it is, one tool with such a declaration costs the whole request.
+/// OpenAI refuses arrays without `items`, beside `prefixItems` too (`AnswerDotAI/fastcore#798`), Anthropic a `required`
+/// that is no list; neither changes the meaning. And what is no schema of draft 2020-12 says nothing: sent as it is, one
+/// tool with such a declaration costs the whole request.
 fn fix_below(schema: &mut Map<String, Value>, document: &Value) {
+    modernize(schema);
     schema.retain(|keyword, value| is_well_formed(keyword, value, document));
-    for keyword in ["properties", "$defs", "definitions"] {
+    for keyword in ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"] {
         let named = schema.get_mut(keyword).and_then(Value::as_object_mut).into_iter().flatten();
-        named
-            .filter(|(_, below)| !below.is_object() && !below.is_boolean())
-            .for_each(|(_, below)| *below = json!({}));
+        named.filter(|(_, below)| !is_schema(below)).for_each(|(_, below)| *below = json!({}));
     }
-    let array = schema.get("type").is_some_and(|kind| kind == "array");
-    if array && !schema.contains_key("items") && !schema.contains_key("prefixItems") {
+    let is_array = schema.get("type").is_some_and(|kind| match kind {
+        Value::Array(kinds) => kinds.iter().any(|kind| kind == "array"),
+        kind => kind == "array",
+    });
+    if is_array && !schema.contains_key("items") {
         schema.insert("items".to_owned(), json!({}));
     }
     for_each_subschema(schema, &mut |below| {
@@ -150,6 +153,29 @@ fn fix_below(schema: &mut Map<String, Value>, document: &Value) {
             fix_below(below, document);
         }
     });
+}
+
+/// Bounds that say of another whether it belongs to the range (draft 4), and `items` for each place of an array (up to
+/// draft 2019-09), as they are written today.
+fn modernize(schema: &mut Map<String, Value>) {
+    for (exclusive, inclusive) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+        if schema.get(exclusive) == Some(&Value::Bool(true)) {
+            schema.shift_remove(exclusive);
+            let bound = schema.shift_remove(inclusive);
+            schema.extend(bound.map(|bound| (exclusive.to_owned(), bound)));
+        }
+    }
+    if schema.get("items").is_some_and(Value::is_array)
+        && let Some(places) = schema.shift_remove("items")
+    {
+        schema.entry("prefixItems").or_insert(places);
+        let others = schema.shift_remove("additionalItems");
+        schema.extend(others.map(|others| ("items".to_owned(), others)));
+    }
+}
+
+fn is_schema(value: &Value) -> bool {
+    value.is_object() || value.is_boolean()
 }
 
 /// Whether a keyword has a value of the shape that JSON Schema gives it. References lead into the document: nothing is
@@ -172,12 +198,23 @@ fn is_well_formed(keyword: &str, value: &Value, document: &Value) -> bool {
         }
         "required" => value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
         "enum" => value.as_array().is_some_and(|values| !values.is_empty()),
-        "anyOf" | "oneOf" | "allOf" => value.as_array().is_some_and(|list| {
-            !list.is_empty() && list.iter().all(|below| below.is_object() || below.is_boolean())
-        }),
-        "items" => value.is_object() || value.is_boolean() || value.is_array(),
+        "anyOf" | "oneOf" | "allOf" | "prefixItems" => {
+            value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_schema))
+        }
+        "items"
+        | "additionalProperties"
+        | "not"
+        | "if"
+        | "then"
+        | "else"
+        | "contains"
+        | "propertyNames"
+        | "unevaluatedProperties"
+        | "unevaluatedItems" => is_schema(value),
         "pattern" | "format" | "title" | "description" => value.is_string(),
-        "minimum" | "maximum" | "multipleOf" => value.is_number(),
+        "uniqueItems" | "deprecated" | "readOnly" | "writeOnly" => value.is_boolean(),
+        "examples" => value.is_array(),
+        "minimum" | "maximum" | "multipleOf" | "exclusiveMinimum" | "exclusiveMaximum" => value.is_number(),
         "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
             value.as_f64().is_some_and(|count| count >= 0.0 && count.fract() == 0.0)
         }

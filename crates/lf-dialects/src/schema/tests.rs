@@ -128,3 +128,71 @@ fn what_is_no_schema_costs_no_other_tool_the_request() {
     }
     assert!(!ollama_parameters(&schema).to_string().contains("schema.example"));
 }
+
+#[test]
+fn a_reference_is_written_as_a_fragment_of_a_uri() {
+    let schema = json!({
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/a%20b"}, "c": {"$ref": "#/$defs/c~1d%C3%A9"}, "e": {"$ref": "#/$defs/50%"}},
+        "$defs": {"a b": {"type": "integer"}, "c/dé": {"type": "string"}, "50%": {"type": "number"}},
+    });
+    assert_eq!(openai(schema.clone()), schema.to_string());
+    let told: Value = serde_json::from_str(&gemini(schema)).expect("JSON");
+    let kinds = ["a", "c", "e"].map(|name| told["properties"][name]["type"].clone());
+    assert_eq!(kinds, ["integer", "string", "number"]);
+    assert_eq!(
+        openai(json!({"properties": {"a": {"$ref": "#/$defs/%ZZ%"}}})),
+        openai(json!({"properties": {"a": {}}}))
+    );
+}
+
+#[test]
+fn what_older_drafts_of_json_schema_wrote_is_written_anew() {
+    let schema = json!({"type": "object", "properties": {
+        "above": {"type": "integer", "minimum": 0, "exclusiveMinimum": true},
+        "below": {"type": "number", "maximum": 1, "exclusiveMaximum": true, "minimum": 0, "exclusiveMinimum": false},
+        "bare": {"type": "number", "exclusiveMinimum": true},
+        "pair": {"type": "array", "items": [{"type": "string"}, {"type": "array"}], "additionalItems": false},
+        "open": {"type": "array", "items": [{"type": "string"}]},
+        "empty": {"type": "array", "items": []},
+        "row": {"type": ["array", "null"], "prefixItems": [{"type": "integer"}]},
+    }});
+    let expected = json!({"type": "object", "properties": {
+        "above": {"type": "integer", "exclusiveMinimum": 0},
+        "below": {"type": "number", "exclusiveMaximum": 1, "minimum": 0},
+        "bare": {"type": "number"},
+        "pair": {"type": "array", "prefixItems": [{"type": "string"}, {"type": "array", "items": {}}], "items": false},
+        "open": {"type": "array", "prefixItems": [{"type": "string"}], "items": {}},
+        "empty": {"type": "array", "items": {}},
+        "row": {"type": ["array", "null"], "prefixItems": [{"type": "integer"}], "items": {}},
+    }});
+    for target in [SchemaTarget::Openai, SchemaTarget::Anthropic] {
+        let told = tool_for(target, &spec(schema.clone()));
+        let told = told.get("parameters").or(told.get("input_schema"));
+        assert_eq!(told, Some(&expected), "{target:?}");
+    }
+}
+
+#[test]
+fn keywords_of_schemas_hold_schemas() {
+    let schema = json!({
+        "type": "object",
+        "additionalProperties": "no",
+        "properties": {
+            "a": {"type": "array", "uniqueItems": "yes", "contains": 3, "items": {"not": [], "examples": "x"}},
+            "b": {"if": "x", "then": 1, "else": null, "propertyNames": [], "dependentSchemas": {"c": 5}},
+            "d": {"type": "array", "prefixItems": ["word"], "items": "any", "deprecated": "soon"},
+            "e": {"type": "object", "additionalProperties": false, "patternProperties": {"^x": "y"}},
+        },
+    });
+    let expected = json!({
+        "type": "object",
+        "properties": {
+            "a": {"type": "array", "items": {}},
+            "b": {"dependentSchemas": {"c": {}}},
+            "d": {"type": "array", "items": {}},
+            "e": {"type": "object", "additionalProperties": false, "patternProperties": {"^x": {}}},
+        },
+    });
+    assert_eq!(openai(schema), expected.to_string());
+}

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Piece<'a> {
-    Text(&'a str),
+    /// As it was given, or a note in place of what an API does not take.
+    Text(Cow<'a, str>),
     Media(Media<'a>),
 }
 
@@ -25,6 +26,12 @@ pub(crate) enum Source<'a> {
     Url(&'a str),
 }
 
+impl Piece<'_> {
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Text(text) if text.is_empty())
+    }
+}
+
 impl Media<'_> {
     /// What a person calls it.
     pub(crate) fn noun(&self) -> &'static str {
@@ -37,31 +44,25 @@ impl Media<'_> {
     }
 }
 
-/// A part of a tool's result, for an API that is shown media of some kinds only.
-pub(crate) enum Shown<'a> {
-    Text(Cow<'a, str>),
-    Media(Media<'a>),
-}
-
 /// The parts of a tool's result. What the API does not take becomes a note: nothing that a tool returns may cost the
 /// request.
-pub(crate) fn shown<'a>(content: &'a Content, takes: impl Fn(&Media<'_>) -> bool) -> Vec<Shown<'a>> {
+pub(crate) fn shown<'a>(content: &'a Content, takes: impl Fn(&Media<'_>) -> bool) -> Vec<Piece<'a>> {
     let parts = match content {
-        Content::Text(text) => return vec![Shown::Text(Cow::Borrowed(text))],
+        Content::Text(text) => return vec![Piece::Text(Cow::Borrowed(text))],
         Content::Parts(parts) => parts,
     };
     let shown = parts.iter().map(|part| match piece(part) {
-        Ok(Piece::Text(text)) => Shown::Text(Cow::Borrowed(text)),
-        Ok(Piece::Media(media)) if takes(&media) => Shown::Media(media),
-        Ok(Piece::Media(_)) | Err(_) => Shown::Text(Cow::Owned(note(part))),
+        Ok(Piece::Media(media)) if !takes(&media) => Piece::Text(Cow::Owned(note(part))),
+        Ok(piece) => piece,
+        Err(_) => Piece::Text(Cow::Owned(note(part))),
     });
-    shown.filter(|shown| !matches!(shown, Shown::Text(text) if text.is_empty())).collect()
+    shown.filter(|piece| !piece.is_empty()).collect()
 }
 
 /// What a model is told in place of a part that it cannot be shown.
 pub(crate) fn note(part: &Part) -> String {
     match piece(part) {
-        Ok(Piece::Text(text)) => text.to_owned(),
+        Ok(Piece::Text(text)) => text.into_owned(),
         Ok(Piece::Media(Media { kind, source: Source::Data(data) })) => {
             let size = decoded_length(data);
             format!("[{kind}, {size} bytes: this model cannot be shown it]")
@@ -104,24 +105,23 @@ fn decoded_length(base64: &str) -> usize {
 /// [`ModelError::Unsupported`] for a part that is neither text nor media.
 pub(crate) fn pieces(content: &Content) -> Result<Vec<Piece<'_>>, ModelError> {
     let mut pieces = match content {
-        Content::Text(text) => vec![Piece::Text(text)],
+        Content::Text(text) => vec![Piece::Text(Cow::Borrowed(text))],
         Content::Parts(parts) => parts.iter().map(piece).collect::<Result<_, _>>()?,
     };
-    pieces.retain(|piece| *piece != Piece::Text(""));
+    pieces.retain(|piece| !piece.is_empty());
     Ok(pieces)
 }
 
 fn piece(part: &Part) -> Result<Piece<'_>, ModelError> {
     let value = match part {
-        Part::Text(text) => return Ok(Piece::Text(text)),
+        Part::Text(text) => return Ok(Piece::Text(Cow::Borrowed(text))),
         Part::Image { url, .. } => return media(url, "image/jpeg"),
         Part::Other(value) => value,
     };
     let kind = value["type"].as_str().unwrap_or_default();
     let within = |key: &str| value[kind][key].as_str();
     match kind {
-        "text" => Ok(Piece::Text(value["text"].as_str().unwrap_or_default())),
-        "refusal" => Ok(Piece::Text(value["refusal"].as_str().unwrap_or_default())),
+        "text" | "refusal" => Ok(Piece::Text(value[kind].as_str().unwrap_or_default().into())),
         "image_url" => match within("url").or_else(|| value["image_url"].as_str()) {
             Some(url) => media(url, "image/jpeg"),
             None => Err(unreadable(kind)),

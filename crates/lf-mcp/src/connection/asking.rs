@@ -22,10 +22,14 @@ use crate::tap::Signals;
 
 /// For a person to answer one question. The call's own limits stand still meanwhile.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(10 * 60);
+/// Questions of one call that somebody is asked; more are declined.
+const MAX_QUESTIONS: usize = 32;
 /// Questions of one call that wait for the one before; more are answered as if nobody were here.
 const WAITING: usize = 8;
 /// Characters shown of a question.
 const SHOWN: usize = 500;
+/// Characters shown of the name of a method or a tool.
+const SHOWN_NAME: usize = 64;
 /// JSON-RPC's code for what is not offered.
 const NOT_OFFERED: i64 = -32_601;
 
@@ -58,8 +62,40 @@ pub(super) struct Asked {
 impl Asked {
     /// Answers that nobody answers this.
     pub(super) fn turn_down(self) {
-        let reply = by_policy(Elicitation::Decline, &self.method, &self.params);
-        let _ = self.reply.send(reply);
+        let _ = self.reply.send(declined(&self.method));
+    }
+}
+
+/// How often somebody may still be asked in one call, over all its rounds.
+pub(crate) struct Patience(usize);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(MAX_QUESTIONS)
+    }
+}
+
+impl Patience {
+    /// Takes one of them; `false` when it is over.
+    pub(crate) fn take(&mut self) -> bool {
+        let is_left = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        is_left
+    }
+}
+
+/// What a question is answered that nobody is asked.
+pub(crate) fn declined(method: &str) -> Reply {
+    by_policy(Elicitation::Decline, method, &Value::Null)
+}
+
+/// Asks somebody, who has ten minutes.
+pub(crate) async fn ask_in_time(attendant: &dyn Attendant, question: Question) -> Reply {
+    let is_form_or_url = question.method == Question::ELICITATION;
+    match timeout(ANSWER_LIMIT, attendant.ask(question)).await {
+        Ok(reply) => reply,
+        Err(_) if is_form_or_url => Reply::Result(json!({"action": "cancel"})),
+        Err(_) => Reply::Refused { code: NOT_OFFERED, message: "nobody answered in time".to_owned() },
     }
 }
 
@@ -222,11 +258,7 @@ impl Link {
         let mut by = "as nobody can be asked";
         let mut reply = Reply::Nobody;
         if may_ask {
-            reply = match timeout(ANSWER_LIMIT, attendant.ask(question.clone())).await {
-                Ok(reply) => reply,
-                Err(_) if is_form_or_url => Reply::Result(json!({"action": "cancel"})),
-                Err(_) => Reply::Refused { code: NOT_OFFERED, message: "nobody answered in time".to_owned() },
-            };
+            reply = ask_in_time(attendant, question.clone()).await;
         } else {
             by = "as it always is";
         }
@@ -236,7 +268,8 @@ impl Link {
             by = "by whoever was asked";
         }
         let how = outcome(&reply);
-        let (server, asked) = (&*self.server, question.method.as_str());
+        let (server, asked) = (&*self.server, excerpt(&question.method, SHOWN_NAME));
+        let tool = tool.map(|tool| excerpt(tool, SHOWN_NAME));
         tracing::info!(server, tool, asked, answer = how, "an MCP server asked {by}");
         attendant.note(told(&question, how, by));
         reply
@@ -251,7 +284,7 @@ pub(super) fn by_policy(policy: Elicitation, method: &str, params: &Value) -> Re
                 "this client asks no model for servers (sampling is not offered)".to_owned()
             }
             "roots/list" => "this client has no roots to tell (roots are not offered)".to_owned(),
-            other => format!("`{}` is not offered by this client", excerpt(other, 64)),
+            other => format!("`{}` is not offered by this client", excerpt(other, SHOWN_NAME)),
         };
         return Reply::Refused { code: NOT_OFFERED, message };
     }
@@ -310,7 +343,7 @@ fn told(question: &Question, how: &str, by: &str) -> String {
                 (false, _) => format!("asks \"{message}\""),
             }
         }
-        method => format!("asks for `{}`", excerpt(method, 64)),
+        method => format!("asks for `{}`", excerpt(method, SHOWN_NAME)),
     };
     let during =
         question.tool.as_deref().map_or_else(String::new, |tool| format!(" during `{}`", excerpt(tool, 128)));

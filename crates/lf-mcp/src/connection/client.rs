@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::Lane;
 use super::asking::by_policy;
+use crate::failure::excerpt;
 use crate::tap::Signals;
 
 /// It declares elicitation and nothing else, so that servers ask for nothing else.
@@ -50,7 +51,7 @@ impl Client {
     fn nobody(&self, method: &str) -> Reply {
         tracing::warn!(
             server = &*self.server,
-            method,
+            method = excerpt(method, 64),
             "an MCP server asks, and it is not known which client"
         );
         let message = "several requests are running: it cannot be told whose client is asked".to_owned();
@@ -64,7 +65,12 @@ impl Client {
             Some(_) => by_policy(self.policy, method, params),
             // whoever might be asked did not ask for anything
             None => {
-                tracing::debug!(server = &*self.server, method, "an MCP server asks although no call runs");
+                let method_shown = excerpt(method, 64);
+                tracing::debug!(
+                    server = &*self.server,
+                    method = method_shown,
+                    "an MCP server asks although no call runs"
+                );
                 by_policy(Elicitation::Decline, method, params)
             }
         }

@@ -16,21 +16,19 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::asking::{ANSWER_LIMIT, Answering, Asked, Attending};
+use super::asking::{ANSWER_LIMIT, Answering, Asked, Attending, Patience};
 use super::client::Client;
 use super::explain::unanswered;
 use super::rounds::VISIT_FIRST;
 use super::turns::{Ask, Turns};
 use crate::failure::{Failure, excerpt};
-use crate::http::{BROKEN_OFF, Fate, MAX_BODY};
+use crate::http::{BROKEN_OFF, Fate, MAX_BODY, called_tool};
 use crate::sse::SseError;
 use crate::stdio::{MAX_LINE, OVERSIZED};
 use crate::tap::Signals;
 
 /// Characters shown of what a server calls itself.
 const SHOWN_NAME: usize = 200;
-/// Questions of one call that somebody is asked; more are declined.
-const MAX_QUESTIONS: usize = 32;
 /// URLs that one call is sent to.
 const MAX_VISITS: usize = 8;
 /// Characters shown of a refusal.
@@ -206,10 +204,7 @@ impl Link {
     /// Sends a request at once.
     pub(super) async fn send_now(&self, ask: Ask<'_>) -> Result<ServerResult, AskError> {
         let Ask { request, limits: (limit, total), told, asked, meta } = ask;
-        let tool = match &request {
-            ClientRequest::CallToolRequest(call) => Some(call.params.name.to_string()),
-            _ => None,
-        };
+        let tool = called_tool(&request).map(str::to_owned);
         let Some(_asking) = self.signals.ask() else {
             let trouble = self.signals.trouble();
             return Err(AskError::Unsent(trouble.unwrap_or_else(|| Failure::new("the connection ended"))));
@@ -233,7 +228,7 @@ impl Link {
             attending.sent(&handle.id);
         }
         let mut answering: Option<Answering<'_>> = None;
-        let mut asked_so_far = 0;
+        let mut patience = Patience::default();
         let mut last = f64::NEG_INFINITY;
         let mut report = |update: ToolProgress| {
             // The protocol wants it to increase; what does not was overtaken.
@@ -262,8 +257,7 @@ impl Link {
                 }
                 asked = next(&mut questions), if answering.is_none() => {
                     let (asked, attendant) = asked;
-                    asked_so_far += 1;
-                    answering = match asked_so_far <= MAX_QUESTIONS {
+                    answering = match patience.take() {
                         true => Some(Answering::start(self, asked, tool.as_deref(), attendant)),
                         false => {
                             asked.turn_down();

@@ -212,7 +212,9 @@ impl<'a> Pages<'a> {
         if let Some(shown) = shown {
             tool.shown_name = shown;
         }
-        tool.repeatable = hints.repeatable();
+        let rule = self.server.retry.as_ref();
+        tool.repeatable = hints.repeatable() || rule.is_some_and(|rule| rule.safe.permits(&tool.id.name));
+        tool.retries = rule.map(|rule| rule.retries.clone());
         tool.approval = approval;
         self.tools.push(tool);
     }

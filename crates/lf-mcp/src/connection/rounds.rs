@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::answer::{self, Answer};
-use super::asking::is_accepted;
+use super::asking::{Patience, declined, is_accepted};
 use super::{AskError, Link};
 
 /// Requests for one call whose server wants input meanwhile, as many as other SDKs send.
@@ -31,6 +31,7 @@ impl Link {
     ) -> Result<ToolOutput, AskError> {
         let mut end = Instant::now() + total;
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
+        let mut asking = Asking { tool, attendant, patience: Patience::default() };
         let mut visits =
             Visits { told: self.signals.questions.visits(), agreed: Vec::new(), pause: VISIT_PAUSE };
         for _ in 0..MAX_ROUNDS {
@@ -42,7 +43,7 @@ impl Link {
                 Err(AskError::Timeout(reached)) if reached == left => return Err(AskError::Timeout(total)),
                 Err(AskError::VisitFirst { message, visits: urls }) => {
                     let since = Instant::now();
-                    self.visit(&mut visits, tool, (message, urls), attendant).await?;
+                    self.visit(&mut visits, (message, urls), &mut asking).await?;
                     end += since.elapsed();
                     continue;
                 }
@@ -56,7 +57,7 @@ impl Link {
                 }
                 Answer::InputRequired { questions, state } => {
                     let since = Instant::now();
-                    params.input_responses = Some(self.responses(questions, tool, attendant).await?);
+                    params.input_responses = Some(self.responses(questions, &mut asking).await?);
                     params.request_state = state;
                     end += since.elapsed();
                 }
@@ -70,13 +71,12 @@ impl Link {
     async fn responses(
         &self,
         questions: Map<String, Value>,
-        tool: &str,
-        attendant: &dyn Attendant,
+        asking: &mut Asking<'_>,
     ) -> Result<InputResponses, AskError> {
         let mut responses = InputResponses::new();
         for (key, mut question) in questions {
             let method = question["method"].as_str().unwrap_or("something unknown").to_owned();
-            let reply = self.answer(method, question["params"].take(), Some(tool), attendant).await;
+            let reply = asking.ask(self, method, question["params"].take()).await;
             match reply {
                 Reply::Result(result) => drop(responses.insert(key, result)),
                 Reply::Refused { code, message } => {
@@ -94,16 +94,14 @@ impl Link {
     async fn visit(
         &self,
         visits: &mut Visits,
-        tool: &str,
         (message, urls): (String, Vec<Value>),
-        attendant: &dyn Attendant,
+        asking: &mut Asking<'_>,
     ) -> Result<(), AskError> {
         for params in urls {
             if visits.agreed.contains(&params) {
                 continue;
             }
-            let reply =
-                self.answer(Question::ELICITATION.to_owned(), params.clone(), Some(tool), attendant).await;
+            let reply = asking.ask(self, Question::ELICITATION.to_owned(), params.clone()).await;
             if !is_accepted(&reply) {
                 return Err(AskError::Refused { message, code: VISIT_FIRST, data: None });
             }
@@ -112,6 +110,22 @@ impl Link {
         let _ = timeout(visits.pause, visits.told.changed()).await;
         visits.pause *= 2;
         Ok(())
+    }
+}
+
+/// Who is asked in a call, and how often still.
+struct Asking<'a> {
+    tool: &'a str,
+    attendant: &'a dyn Attendant,
+    patience: Patience,
+}
+
+impl Asking<'_> {
+    async fn ask(&mut self, link: &Link, method: String, params: Value) -> Reply {
+        match self.patience.take() {
+            true => Box::pin(link.answer(method, params, Some(self.tool), self.attendant)).await,
+            false => declined(&method),
+        }
     }
 }
 

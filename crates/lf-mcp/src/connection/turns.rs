@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::link::{AskError, Link};
 use crate::failure::{Cause, Failure};
+use crate::http::called_tool;
 
 /// Calls that run on one connection at the same time, over all turns.
 const MAX_RUNNING: usize = 256;
@@ -81,12 +82,17 @@ pub(super) struct Ask<'a> {
 }
 
 impl Link {
+    #[cfg(test)]
+    pub(crate) fn free_turns(&self) -> usize {
+        self.turns.running.available_permits()
+    }
+
     /// Sends a request when it is its turn, and again when the server wanted it later.
     pub(super) async fn send(&self, ask: Ask<'_>) -> Result<ServerResult, AskError> {
         let (limit, total) = ask.limits;
-        let _turn = match &ask.request {
-            ClientRequest::CallToolRequest(_) => Some(self.turns.take(total).await?),
-            _ => None,
+        let _turn = match called_tool(&ask.request) {
+            Some(_) => Some(self.turns.take(total).await?),
+            None => None,
         };
         let end = Instant::now() + total;
         let mut turned_away = 0;

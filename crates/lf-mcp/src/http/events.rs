@@ -126,10 +126,11 @@ impl Parser {
         if self.line.first() == Some(&b':') {
             return Ok(());
         }
-        if self.kept + self.line.len() + bytes.len() > self.limit && bytes.first() != Some(&b':') {
+        // a colon within a line may well come first in its piece
+        let is_comment = self.line.is_empty() && bytes.first() == Some(&b':');
+        if !is_comment && self.kept + self.line.len() + bytes.len() > self.limit {
             return Err(TooLarge { limit: self.limit });
         }
-        let is_comment = self.line.is_empty() && bytes.first() == Some(&b':');
         self.line.extend_from_slice(if is_comment { b":" } else { bytes });
         Ok(())
     }

@@ -10,10 +10,12 @@ use std::time::Duration;
 use http::StatusCode;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage, ServerResult};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
+use serde_json::Value;
 
 use super::describe::is_passing;
 use super::{HttpError, is_unsent, told};
-use crate::tap::MAX_UNREACHED;
+use crate::failure::Failure;
+use crate::tap::{MAX_UNREACHED, Signals};
 
 /// Before the second and third connect of one request: a server that restarts, or whose backlog was full, is there again.
 const CONNECT_PAUSES: [Duration; MAX_UNREACHED - 1] =
@@ -22,17 +24,56 @@ const CONNECT_PAUSES: [Duration; MAX_UNREACHED - 1] =
 const ERROR_PAUSES: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(450)];
 /// Names of tools that are remembered; as many as a list may have.
 const MAX_TOOLS: usize = 1_000;
+/// Different tools that one connection may list.
+const MAX_LISTED: usize = 10_000;
+
+/// The tool that a request calls. What is passed on for a client is of no type of the library's.
+pub(crate) fn called_tool(request: &ClientRequest) -> Option<&str> {
+    match request {
+        ClientRequest::CallToolRequest(call) => Some(&call.params.name),
+        ClientRequest::CustomRequest(passed) if passed.method == "tools/call" => {
+            let name = passed.params.as_ref().and_then(|params| params.get("name"));
+            Some(name.and_then(Value::as_str).unwrap_or_default())
+        }
+        _ => None,
+    }
+}
+
+/// Methods that change nothing.
+const READING: [&str; 8] = [
+    "tools/list",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "completion/complete",
+    "ping",
+];
 
 /// The tools that change nothing, or nothing more when they run twice, as their server says.
 #[derive(Debug, Default)]
-pub(super) struct Repeatable(Mutex<HashSet<String>>);
+pub(super) struct Repeatable {
+    tools: Mutex<HashSet<String>>,
+    /// Hashes of every name that was ever listed.
+    listed: Mutex<HashSet<u64>>,
+    hasher: RandomState,
+}
 
 impl Repeatable {
-    /// Takes up what a tool list says.
-    pub(super) fn learn(&self, message: &ServerJsonRpcMessage) {
+    /// Takes up what a tool list says. The client library keeps the schema of every tool that was ever listed over a
+    /// connection: one that lists other tools each time is replaced in time.
+    pub(super) fn learn(&self, message: &ServerJsonRpcMessage, signals: &Signals) {
         let JsonRpcMessage::Response(response) = message else { return };
         let ServerResult::ListToolsResult(list) = &response.result else { return };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MAX_LISTED.saturating_sub(listed.len());
+        listed.extend(list.tools.iter().map(|tool| self.hasher.hash_one(&tool.name)).take(room));
+        if listed.len() >= MAX_LISTED {
+            let reason = format!("listed more than {MAX_LISTED} different tools over one connection");
+            signals.wear_out(Failure::new(reason));
+        }
+        let mut known = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         for tool in &list.tools {
             let is_repeatable = tool.annotations.as_ref().is_some_and(|hints| {
                 hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true)
@@ -46,7 +87,7 @@ impl Repeatable {
     }
 
     fn has(&self, tool: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
     }
 }
 
@@ -66,20 +107,10 @@ impl Again {
         };
         let is_sent_again =
             request.is_some_and(|request| !matches!(request, ClientRequest::InitializeRequest(_)));
-        let changes_nothing = match request {
-            Some(ClientRequest::CallToolRequest(call)) => repeatable.has(&call.params.name),
-            Some(
-                ClientRequest::ListToolsRequest(_)
-                | ClientRequest::ListPromptsRequest(_)
-                | ClientRequest::ListResourcesRequest(_)
-                | ClientRequest::ListResourceTemplatesRequest(_)
-                | ClientRequest::ReadResourceRequest(_)
-                | ClientRequest::GetPromptRequest(_)
-                | ClientRequest::CompleteRequest(_)
-                | ClientRequest::PingRequest(_),
-            ) => true,
-            _ => false,
-        };
+        let changes_nothing = request.is_some_and(|request| match called_tool(request) {
+            Some(tool) => repeatable.has(tool),
+            None => READING.contains(&request.method()),
+        });
         let some = |pauses: &'static [Duration], wanted| if wanted { pauses } else { &[] }.iter().copied();
         Self { connects: some(&CONNECT_PAUSES, is_sent_again), errors: some(&ERROR_PAUSES, changes_nothing) }
     }

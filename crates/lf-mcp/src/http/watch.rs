@@ -153,7 +153,7 @@ impl Watched {
             && let Ok(message) = serde_json::from_str(data)
         {
             self.watch.signals.annotated(annotated_tools(&message));
-            self.watch.repeatable.learn(&message);
+            self.watch.repeatable.learn(&message, &self.watch.signals);
         }
         event
     }

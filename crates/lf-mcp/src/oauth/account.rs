@@ -3,6 +3,8 @@
 //! One thing is done at a time for an account, and what changes its tokens goes on when the request that needed it is
 //! dropped: a refresh token may be good for one use only.
 
+mod login;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,11 +22,15 @@ use super::store::{Grant, Stamp, Store};
 use super::tokens::{self, TokenError, Tokens, now};
 use super::{Consent, Means, client};
 use crate::failure::Failure;
+pub use login::{LoggedIn, LoggedOut};
 
 /// How often it is looked whether another process has changed the tokens.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// For which a server that wants a login is not asked again, unless the tokens change.
 const DENIED_FOR: Duration = Duration::from_secs(30);
+
+/// For which it is not tried again to get a token, where that failed for no reason that a login mends.
+const FAILED_FOR: Duration = Duration::from_secs(5);
 
 /// Why there is no access.
 #[derive(Debug, Clone)]
@@ -54,30 +60,6 @@ pub(crate) struct Refusal {
     pub(crate) earlier: usize,
 }
 
-/// What a login gave.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoggedIn {
-    /// Who gave the token.
-    pub issuer: String,
-    pub scopes: Vec<String>,
-    /// Seconds until the token has to be renewed; `None` where nothing was said.
-    pub expires_in: Option<u64>,
-    /// Whether it can be renewed without a person.
-    pub is_renewable: bool,
-}
-
-/// What a logout did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LoggedOut {
-    /// There was nothing.
-    Nothing,
-    /// Deleted here; the authorization server has no place to say so, so that the token holds until it expires.
-    Forgotten,
-    Revoked,
-    /// Deleted here, but the authorization server did not take it.
-    NotRevoked(String),
-}
-
 pub(crate) struct Account {
     key: String,
     base_url: Url,
@@ -94,6 +76,14 @@ struct Known {
     grant: Option<Arc<Grant>>,
     seen: Option<(Stamp, Instant)>,
     denied: Option<Earlier>,
+    failed: Option<Lapse>,
+}
+
+/// A token that could not be had in the place of another.
+struct Lapse {
+    token: Option<String>,
+    at: Instant,
+    failure: Failure,
 }
 
 /// A login that was wanted and is not there yet.
@@ -107,6 +97,17 @@ impl Account {
     pub(super) fn new(key: String, (base_url, told, is_own): (Url, OAuthClient, bool), means: Means) -> Self {
         let (busy, known) = (AsyncMutex::default(), Mutex::default());
         Self { key, base_url, told, is_own, means, busy, known }
+    }
+
+    /// What its tokens are kept under.
+    #[cfg(test)]
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether it is for this, as the file tells it now.
+    pub(super) fn is_for(&self, key: &str, told: &OAuthClient) -> bool {
+        self.key == key && self.told == *told
     }
 
     /// Whether somebody agrees when it is asked for.
@@ -131,10 +132,7 @@ impl Account {
             Ok(()) => Ok(self.current().and_then(|grant| grant.access_token.as_deref().map(Secret::from))),
             // the server's next refusal leads to whoever agrees
             Err(Denied::Login(_)) if self.is_attended() => Ok(None),
-            Err(Denied::Failed(error)) if grant.expires_at.is_some_and(|at| at > now()) => {
-                tracing::warn!(%error, "a token could not be renewed yet");
-                Ok(Some(token.into()))
-            }
+            Err(Denied::Failed(_)) if grant.expires_at.is_some_and(|at| at > now()) => Ok(Some(token.into())),
             Err(denied) => Err(denied),
         }
     }
@@ -178,12 +176,15 @@ impl Account {
             }
         }
         if !self.is_attended() {
-            return Err(self.deny(token, &more, grant.as_deref()).await);
+            return Err(self.deny(token, &more).await);
         }
-        Box::pin(self.obtain(&challenge, &more, &self.means.consent, true))
-            .await
-            .map(drop)
-            .map_err(Denied::from)
+        if self.is_own {
+            self.failed_lately(token.as_deref())?;
+        }
+        let obtained = Box::pin(self.obtain(&challenge, &more, &self.means.consent, true)).await;
+        let obtained = obtained.map(drop).map_err(Denied::from);
+        self.note_failure(token, &obtained);
+        obtained
     }
 
     /// The scopes that a refusal asks for besides those that were asked for before.
@@ -206,7 +207,7 @@ impl Account {
     }
 
     /// Remembers that a login is wanted.
-    async fn deny(&self, token: Option<String>, more: &[String], grant: Option<&Grant>) -> Denied {
+    async fn deny(&self, token: Option<String>, more: &[String]) -> Denied {
         if more.is_empty() {
             let reason = match token {
                 None => "needs a login",
@@ -216,18 +217,31 @@ impl Account {
             self.known().denied = Some(Earlier { token, at: Instant::now(), reason: reason.clone() });
             return Denied::Login(reason);
         }
-        if let Some(mut grant) = grant.cloned() {
-            extend(&mut grant.wanted, more);
-            if let Err(error) = self.keep(grant).await {
-                tracing::warn!(%error, "what a login has to ask for is not remembered");
-            }
+        if let Err(error) = self.remember_wanted(more).await {
+            tracing::warn!(%error, "what a login has to ask for is not remembered");
         }
         // the token is good for everything else
         Denied::Login(format!("needs a login that allows more for this: {}", more.join(" ")))
     }
 
-    /// With a refresh token, or as ourselves, whoever is first of all processes. Needs `busy`.
+    /// Beside the tokens, which another process may be about to renew.
+    async fn remember_wanted(&self, more: &[String]) -> Result<(), Failure> {
+        let _held = self.means.store.hold(&self.key).await?;
+        let Some(grant) = self.reload() else { return Ok(()) };
+        let mut grant = Grant::clone(&grant);
+        extend(&mut grant.wanted, more);
+        self.keep(grant).await
+    }
+
+    /// With a refresh token, or as ourselves, whoever is first of all processes. Not soon after a failure. Needs `busy`.
     async fn renew_now(&self, used: &str) -> Result<(), Denied> {
+        self.failed_lately(Some(used))?;
+        let renewed = Box::pin(self.try_renew(used)).await;
+        self.note_failure(Some(used.to_owned()), &renewed);
+        renewed
+    }
+
+    async fn try_renew(&self, used: &str) -> Result<(), Denied> {
         let _held = self.means.store.hold(&self.key).await?;
         let Some(grant) = self.reload() else { return Err(Denied::Login("needs a login".to_owned())) };
         if grant.access_token.as_deref().is_some_and(|token| token != used) {
@@ -346,65 +360,12 @@ impl Account {
         })
     }
 
-    /// Has somebody agree, also where there is a token already. `challenge` is what the server answers without one, if
-    /// it wants one.
-    pub(crate) async fn login(
-        &self,
-        challenge: Option<Challenge>,
-        more: &[String],
-        consent: &Consent,
-    ) -> Result<LoggedIn, Failure> {
-        let _busy = self.busy.lock().await;
-        let is_asked_for = challenge.is_some();
-        let mut challenge = challenge.unwrap_or_default();
-        // what is asked for besides must not replace what the server wants
-        let more: Vec<String> = match (more.is_empty(), challenge.scopes.take()) {
-            (true, scopes) => {
-                challenge.scopes = scopes;
-                Vec::new()
-            }
-            (false, scopes) => scopes.into_iter().flatten().chain(more.iter().cloned()).collect(),
-        };
-        Box::pin(self.obtain(&challenge, &more, consent, is_asked_for)).await
-    }
-
-    /// Forgets the tokens, and tells the authorization server where it has a place for that.
-    pub(crate) async fn logout(&self) -> Result<LoggedOut, Failure> {
-        let _busy = self.busy.lock().await;
-        let _held = self.means.store.hold(&self.key).await?;
-        let grant = self.reload();
-        self.means.store.remove(&self.key).await?;
-        self.reload();
-        let Some(grant) = grant.filter(|grant| grant.access_token.is_some() || grant.refresh_token.is_some())
-        else {
-            return Ok(LoggedOut::Nothing);
-        };
-        let Some(endpoint) = &grant.revocation_endpoint else { return Ok(LoggedOut::Forgotten) };
-        match self.revoke(&grant, endpoint).await {
-            Ok(()) => Ok(LoggedOut::Revoked),
-            Err(failure) => Ok(LoggedOut::NotRevoked(failure.reason)),
-        }
-    }
-
-    async fn revoke(&self, grant: &Grant, endpoint: &str) -> Result<(), Failure> {
-        let egress = Egress::of(&self.base_url, &self.means.dialling).await?;
-        let credentials = client::credentials(&grant.client, &self.told);
-        let mut outcome = Ok(());
-        let refresh = grant.refresh_token.as_deref().map(|token| (token, "refresh_token"));
-        let access = grant.access_token.as_deref().map(|token| (token, "access_token"));
-        for token in refresh.into_iter().chain(access) {
-            let revoked = tokens::revoke(&egress, (endpoint, &grant.issuer), &credentials, token).await;
-            outcome = outcome.and(revoked);
-        }
-        outcome
-    }
-
     /// Holds for this process also where it cannot be written.
     async fn keep(&self, grant: Grant) -> Result<(), Failure> {
         let grant = Arc::new(grant);
         let set = || {
             let seen = Some((self.means.store.stamp(&self.key), Instant::now()));
-            *self.known() = Known { grant: Some(grant.clone()), seen, denied: None };
+            *self.known() = Known { grant: Some(grant.clone()), seen, denied: None, failed: None };
         };
         set();
         self.means.store.save(&self.key, &grant).await?;
@@ -429,7 +390,9 @@ impl Account {
         let mut known = self.known();
         if known.seen.is_none_or(|(seen, _)| seen != stamp) || matches!(self.means.store, Store::Memory(_)) {
             known.grant = self.means.store.load(&self.key).map(Arc::new);
-            known.denied = known.denied.take().filter(|_| matches!(self.means.store, Store::Memory(_)));
+            if let Store::Directory(_) = self.means.store {
+                (known.denied, known.failed) = (None, None);
+            }
         }
         known.seen = Some((stamp, Instant::now()));
         known.grant.clone()
@@ -440,6 +403,23 @@ impl Account {
         let denied = known.denied.as_ref()?;
         let holds = denied.token.as_deref() == token && denied.at.elapsed() < DENIED_FOR;
         holds.then(|| denied.reason.clone())
+    }
+
+    /// Fails as the last attempt to get a token in the place of this one did, where that was just now: whoever waited for
+    /// it would otherwise ask a server again that takes long to fail.
+    fn failed_lately(&self, token: Option<&str>) -> Result<(), Denied> {
+        let known = self.known();
+        let failed = known.failed.as_ref();
+        let failed =
+            failed.filter(|failed| failed.token.as_deref() == token && failed.at.elapsed() < FAILED_FOR);
+        failed.map_or(Ok(()), |failed| Err(Denied::Failed(failed.failure.clone())))
+    }
+
+    fn note_failure(&self, token: Option<String>, outcome: &Result<(), Denied>) {
+        if let Err(Denied::Failed(failure)) = outcome {
+            tracing::warn!(error = %failure, "no token could be had");
+            self.known().failed = Some(Lapse { token, at: Instant::now(), failure: failure.clone() });
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -462,3 +442,6 @@ fn extend(scopes: &mut Vec<String>, more: &[String]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use lf_core::McpServer;
 use rmcp::model::{ClientRequest, CustomRequest, ErrorCode};
 use serde_json::{Map, Value};
-use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
+use super::together::Together;
 use crate::connection::{AskError, Link};
 
 const MAX_PAGES: usize = 100;
@@ -60,9 +60,9 @@ impl List {
 
 /// The lists of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Catalogues([AsyncMutex<Option<Listed>>; 4]);
+pub(super) struct Catalogues([Together<Listed>; 4]);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Listed {
     items: Arc<Vec<Value>>,
     at: Instant,
@@ -80,8 +80,8 @@ pub(crate) struct Age {
 }
 
 impl Link {
-    /// Everything in one of the server's lists; any number of callers cause one listing. A server that has no such
-    /// list has nothing in it.
+    /// Everything in one of the server's lists, within its timeout; any number of callers cause one listing, and share
+    /// its failure. A server that has no such list has nothing in it.
     pub(crate) async fn catalogue(
         &self,
         server: &McpServer,
@@ -92,19 +92,19 @@ impl Link {
             return Ok(Arc::default());
         }
         let inbox = &self.signals.inbox;
-        let mut known = inbox.catalogues.0[list as usize].lock().await;
-        let changes = inbox.changes(list);
-        if let Some(listed) = &*known {
+        let holds = |listed: &Listed| {
             let hint = listed.fresh.filter(|_| age.hinted).map(|fresh| fresh.max(LEAST_FRESH));
             let oldest = hint.map_or(age.oldest, |hint| hint.min(age.oldest));
-            if listed.changes == changes && listed.at.elapsed() < oldest {
-                return Ok(listed.items.clone());
-            }
-        }
-        let (items, fresh) = self.pages(server, list).await?;
-        let items = Arc::new(items);
-        *known = Some(Listed { items: items.clone(), at: Instant::now(), fresh, changes });
-        Ok(items)
+            listed.changes == inbox.changes(list) && listed.at.elapsed() < oldest
+        };
+        // boxed, as who waits for another's listing needs no room for one
+        let listing = Box::pin(async {
+            let changes = inbox.changes(list);
+            let (items, fresh) = self.pages(server, list).await?;
+            Ok(Listed { items: Arc::new(items), at: Instant::now(), fresh, changes })
+        });
+        let listed = inbox.catalogues.0[list as usize].get(server.timeout, holds, listing).await;
+        listed.map(|listed| listed.items)
     }
 
     async fn pages(

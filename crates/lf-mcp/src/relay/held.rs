@@ -193,7 +193,8 @@ impl Parking {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |parked: &Parked| {
             let same = parked.request.method == request.method && parked.request.params == request.params;
-            parked.ticket == ticket && same && *parked.server == *server
+            let is_late = parked.since.elapsed() >= HELD_FOR;
+            parked.ticket == ticket && same && *parked.server == *server && !is_late
         };
         let at = all.iter().position(is_it)?;
         all.remove(at)
@@ -248,8 +249,9 @@ mod tests {
         assert!(parking.take(&ticket, &server, &named("a")).is_some());
         assert!(parking.take(&ticket, &server, &named("a")).is_none(), "used");
         let late = parking.park(parked(&server, &named("a")))["requestState"].clone();
-        tokio::time::advance(HELD_FOR).await;
+        tokio::time::advance(HELD_FOR - Duration::from_secs(1)).await;
         let first = parking.park(parked(&server, &named("a")))["requestState"].clone();
+        tokio::time::advance(Duration::from_secs(1)).await;
         assert!(parking.take(&late, &server, &named("a")).is_none(), "too late");
         for _ in 0..MAX_HELD {
             parking.park(parked(&server, &named("a")));

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use lf_core::McpServer;
 use rmcp::model::{NotificationMetaObject, RequestId, ServerNotification};
 use serde_json::Value;
-use tokio::sync::{Mutex as AsyncMutex, Notify, broadcast};
+use tokio::sync::{Notify, broadcast};
 
 use super::caller::{Channel, Level};
 use super::catalogue::{Catalogues, List};
+use super::watching::Watched;
 use crate::secrets::Secrets;
 
 /// Pieces of news that wait for a slow client; one that falls behind is told that everything changed.
@@ -55,15 +56,15 @@ pub(crate) struct Inbox {
     feed: OnceLock<(Arc<McpServer>, Feed)>,
     next: AtomicU64,
     calls: Mutex<HashMap<u64, Channel>>,
-    acknowledged: Mutex<VecDeque<RequestId>>,
+    /// The subscriptions that were agreed to, and the resources that each tells of.
+    acknowledged: Mutex<VecDeque<(RequestId, Vec<String>)>>,
     news: Notify,
     /// The most that anybody wanted to be told, where the server was told so.
     level: Mutex<Option<Level>>,
     /// How often each list changed.
     changes: [AtomicU64; 4],
     pub(super) catalogues: Catalogues,
-    /// Resources that the server tells of, and how many want it to.
-    pub(super) watched: AsyncMutex<HashMap<String, usize>>,
+    pub(super) watched: Arc<Watched>,
 }
 
 impl Inbox {
@@ -89,7 +90,8 @@ impl Inbox {
                 self.changed(List::Templates);
             }
             ServerNotification::ResourceUpdatedNotification(update) => {
-                self.tell(News::Updated(serde_json::to_value(&update.params).unwrap_or_default()));
+                let update = serde_json::to_value(&update.params).unwrap_or_default();
+                self.tell(News::Updated(secrets.value(update)));
             }
             ServerNotification::SubscriptionsAcknowledgedNotification(agreed) => {
                 let meta = agreed.extensions.get::<NotificationMetaObject>();
@@ -98,7 +100,8 @@ impl Inbox {
                 if acknowledged.len() == ACKNOWLEDGED {
                     acknowledged.pop_front();
                 }
-                acknowledged.push_back(id);
+                let uris = agreed.params.notifications.resource_subscriptions.clone();
+                acknowledged.push_back((id, uris.unwrap_or_default()));
                 self.news.notify_waiters();
             }
             _ => {}
@@ -145,17 +148,17 @@ impl Inbox {
         }
     }
 
-    /// Waits until the server agreed to a subscription.
-    pub(super) async fn acknowledged(&self, id: &RequestId) {
+    /// Waits until the server agreed to a subscription. Returns the resources that it tells of.
+    pub(super) async fn acknowledged(&self, id: &RequestId) -> Vec<String> {
         loop {
             let news = self.news.notified();
             tokio::pin!(news);
             news.as_mut().enable();
             {
                 let mut acknowledged = lock(&self.acknowledged);
-                if let Some(at) = acknowledged.iter().position(|known| known == id) {
-                    acknowledged.remove(at);
-                    return;
+                let at = acknowledged.iter().position(|(known, _)| known == id);
+                if let Some((_, uris)) = at.and_then(|at| acknowledged.remove(at)) {
+                    return uris;
                 }
             }
             news.await;

@@ -14,8 +14,8 @@ use crate::failure::Failure;
 use crate::pool::SessionPool;
 use crate::session::InUse;
 
-/// Sessions with one server for clients that can be asked different things. Beyond that, a client's server is told that
-/// it can be asked nothing.
+/// Sessions with one server for clients that can be asked different things, the one for clients that can be asked nothing
+/// among them. Beyond that, a client's server is told that it can be asked nothing.
 const MAX_SESSIONS: usize = 8;
 
 /// What the relaying sessions of a pool share.
@@ -32,10 +32,6 @@ impl Relay {
         self.modern_only().remove(server);
     }
 
-    pub(crate) fn retain(&self, mut keep: impl FnMut(&McpServer) -> bool) {
-        self.modern_only().retain(|server| keep(server));
-    }
-
     fn modern_only(&self) -> MutexGuard<'_, HashSet<Arc<McpServer>>> {
         self.modern_only.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -47,16 +43,25 @@ fn modern() -> Lane {
 }
 
 impl SessionPool {
+    /// What a client can be asked, where there is a session for that or room for one; else nothing.
+    fn room_for(&self, server: &McpServer, wanted: Abilities) -> Abilities {
+        let nothing = Abilities::default();
+        let mut known: HashSet<Abilities> =
+            self.lanes(server).into_iter().filter_map(|lane| lane.relays).collect();
+        known.remove(&nothing);
+        match known.contains(&wanted) || known.len() < MAX_SESSIONS - 1 {
+            true => wanted,
+            false => nothing,
+        }
+    }
+
     /// The session for a client's requests, started if needed: of the client's generation where the server knows it.
     pub(crate) async fn relaying(&self, server: &Arc<McpServer>, caller: &Caller) -> Result<InUse, Failure> {
         let surroundings = self.surroundings().clone();
         let pinned = server.protocol.generation();
         let is_modern_only = surroundings.relay.modern_only().contains(server);
         let known = pinned.or_else(|| surroundings.generations.of(server));
-        let abilities = match self.relaying_sessions(server) < MAX_SESSIONS {
-            true => caller.abilities,
-            false => Abilities::default(),
-        };
+        let abilities = self.room_for(server, caller.abilities);
         let legacy = Lane { generation: Some(Generation::Legacy), relays: Some(abilities) };
         match (caller.generation, known) {
             (_, Some(Generation::Modern)) if pinned.is_some() || is_modern_only => {

@@ -1,6 +1,8 @@
 //! Resources whose changes a client wants to be told, watched for as long as it wants that.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lf_core::McpServer;
@@ -14,12 +16,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::caller::Caller;
 use super::inbox::News;
 use super::refused;
+use super::together::Together;
 use crate::connection::AskError;
 use crate::endpoint::Refused;
 use crate::pool::SessionPool;
 use crate::session::InUse;
 
-/// Resources that are watched over one connection.
+/// Resources that are watched over one connection; of a modern one, streams for them.
 const MAX_WATCHED: usize = 256;
 /// For a modern server to agree.
 const AGREEMENT: Duration = Duration::from_secs(5);
@@ -107,15 +110,21 @@ impl Watching {
         began: &mut Option<oneshot::Sender<Result<(), Refused>>>,
         stop: &CancellationToken,
     ) -> Result<(), Refused> {
-        match live.link.about.generation {
-            Generation::Legacy => self.subscribe(&live).await?,
+        let generation = live.link.about.generation;
+        let mut wanted = live.link.signals.inbox.watched.want(&self.uri, generation).ok_or_else(|| {
+            let message =
+                format!("{MAX_WATCHED} resources of MCP server `{}` are watched already", self.server.name);
+            Refused::Unavailable(message)
+        })?;
+        match generation {
+            Generation::Legacy => self.subscribe(&live, &wanted).await?,
             Generation::Modern => return self.listen(&live, began, stop).await,
         }
         self.begin(began);
         tokio::select! {
             () = live.over() => Ok(()),
             () = stop.cancelled() => {
-                self.unsubscribe(&live).await;
+                self.unsubscribe(&live, &mut wanted).await;
                 Ok(())
             }
         }
@@ -134,33 +143,31 @@ impl Watching {
         }
     }
 
-    async fn subscribe(&self, live: &InUse) -> Result<(), Refused> {
-        let mut watched = live.link.signals.inbox.watched.lock().await;
-        if !watched.contains_key(&self.uri) {
-            if watched.len() == MAX_WATCHED {
-                let message =
-                    format!("more than {MAX_WATCHED} resources of MCP server `{}`", self.server.name);
-                return Err(Refused::Unavailable(message));
-            }
-            if let Err(error) = self.ask(live, "resources/subscribe").await {
-                return Err(refused(error, &self.server, live).await);
-            }
+    /// Has the server tell, where it does not tell somebody else already.
+    async fn subscribe(&self, live: &InUse, wanted: &Wanted) -> Result<(), Refused> {
+        let asking = async { self.ask(live, "resources/subscribe").await.map(|()| true) };
+        let told = wanted.told.get(self.server.timeout, |is_told| *is_told, asking).await;
+        live.doubt_if_silent(&told);
+        match told {
+            Ok(_) => Ok(()),
+            Err(error) => Err(refused(error, &self.server, live).await),
         }
-        *watched.entry(self.uri.clone()).or_default() += 1;
-        Ok(())
     }
 
-    async fn unsubscribe(&self, live: &InUse) {
-        let mut watched = live.link.signals.inbox.watched.lock().await;
-        let Some(count) = watched.get_mut(&self.uri) else { return };
-        *count -= 1;
-        if *count == 0 {
-            watched.remove(&self.uri);
+    /// The reverse, for the last who wanted it. Who wants it again meanwhile asks after this.
+    async fn unsubscribe(&self, live: &InUse, wanted: &mut Wanted) {
+        let told = wanted.told.clone();
+        let asking = async {
+            if !wanted.leave() {
+                return Ok(true);
+            }
             if let Err(error) = self.ask(live, "resources/unsubscribe").await {
                 let error = live.link.failure_of(error, "`resources/unsubscribe`");
                 tracing::debug!(server = self.server.name, %error, "a subscription was not ended");
             }
-        }
+            Ok(false)
+        };
+        let _ = told.get(self.server.timeout, |is_told| !*is_told, asking).await;
     }
 
     async fn ask(&self, live: &InUse, method: &str) -> Result<(), AskError> {
@@ -181,27 +188,110 @@ impl Watching {
         let named = |id| drop(name.send_replace(Some(id)));
         let mut naming = name.subscribe();
         let mut listening = Box::pin(live.link.listen_to(filter, &named));
-        let agreed = async {
-            let Ok(id) = naming.wait_for(Option::is_some).await.map(|id| id.clone()) else { return };
-            let Some(id) = id else { return };
-            let _ = timeout(AGREEMENT, live.link.signals.inbox.acknowledged(&id)).await;
-        };
-        tokio::select! {
+        let limit = AGREEMENT.min(self.server.timeout);
+        let agreed = timeout(limit, async {
+            let Ok(Some(id)) = naming.wait_for(Option::is_some).await.map(|id| id.clone()) else {
+                return std::future::pending().await;
+            };
+            live.link.signals.inbox.acknowledged(&id).await
+        });
+        let refusal = tokio::select! {
             ended = &mut listening => match ended {
-                Ok(()) => return Err(Refused::Unavailable("the server ended the subscription".to_owned())),
+                Ok(()) => Refused::Unavailable("the server ended the subscription".to_owned()),
                 Err(error) => return Err(refused(error, &self.server, live).await),
             },
-            () = agreed => {}
+            agreed = agreed => match agreed {
+                Ok(uris) if uris.contains(&self.uri) => return self.listen_on(live, began, stop, listening).await,
+                Ok(_) => {
+                    let message = format!("MCP server `{}` does not tell of changes of `{}`", self.server.name, self.uri);
+                    Refused::upstream(-32_602, message)
+                }
+                Err(_) => {
+                    Refused::Unavailable(format!("MCP server `{}` agreed to no subscription within {limit:?}", self.server.name))
+                }
+            },
             () = stop.cancelled() => return Ok(()),
-        }
+        };
+        Err(refusal)
+    }
+
+    /// Watches over a stream that the server agreed to.
+    async fn listen_on(
+        &self,
+        live: &InUse,
+        began: &mut Option<oneshot::Sender<Result<(), Refused>>>,
+        stop: &CancellationToken,
+        listening: impl Future<Output = Result<(), AskError>>,
+    ) -> Result<(), Refused> {
         self.begin(began);
         tokio::select! {
             () = live.over() => Ok(()),
-            ended = &mut listening => match ended {
+            ended = listening => match ended {
                 Ok(()) => Ok(()),
                 Err(error) => Err(refused(error, &self.server, live).await),
             },
             () = stop.cancelled() => Ok(()),
+        }
+    }
+}
+
+/// The resources that one connection is asked to tell of.
+#[derive(Debug, Default)]
+pub(super) struct Watched(Mutex<HashMap<String, Resource>>);
+
+#[derive(Debug, Default)]
+struct Resource {
+    /// How many clients want it.
+    wanted: usize,
+    /// Whether the server was asked to tell.
+    told: Arc<Together<bool>>,
+}
+
+impl Watched {
+    /// Counts one who wants a resource for as long as the guard lives; `None` when there is no room. A legacy server is
+    /// asked once for all, a modern one tells each over a stream.
+    fn want(self: &Arc<Self>, uri: &str, generation: Generation) -> Option<Wanted> {
+        let mut all = self.lock();
+        let others = match generation {
+            Generation::Legacy => all.keys().filter(|known| *known != uri).count(),
+            Generation::Modern => all.values().map(|resource| resource.wanted).sum(),
+        };
+        if others >= MAX_WATCHED {
+            return None;
+        }
+        let resource = all.entry(uri.to_owned()).or_default();
+        resource.wanted += 1;
+        let (uri, told) = (uri.to_owned(), resource.told.clone());
+        Some(Wanted { watched: self.clone(), uri, told, is_counted: true })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Resource>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One who wants a resource.
+struct Wanted {
+    watched: Arc<Watched>,
+    uri: String,
+    told: Arc<Together<bool>>,
+    is_counted: bool,
+}
+
+impl Wanted {
+    /// Wants it no longer. Returns whether nobody else does; what is known of the resource is kept until this is dropped.
+    fn leave(&mut self) -> bool {
+        let mut all = self.watched.lock();
+        let Some(resource) = all.get_mut(&self.uri) else { return false };
+        resource.wanted -= usize::from(std::mem::take(&mut self.is_counted));
+        resource.wanted == 0
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        if self.leave() {
+            self.watched.lock().retain(|uri, resource| *uri != self.uri || resource.wanted > 0);
         }
     }
 }

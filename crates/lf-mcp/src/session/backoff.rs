@@ -61,7 +61,7 @@ impl Backoff {
         }
     }
 
-    /// What was is forgotten: a session lasted, or a person wants a start.
+    /// What was is forgotten: a session lasted.
     pub(super) fn forgive(&mut self) {
         *self = Self { started: self.started, ..Self::default() };
     }

@@ -136,6 +136,13 @@ impl Live {
         }
     }
 
+    /// Probes the server where something else than a call was not answered in time.
+    pub(crate) fn doubt_if_silent<T>(self: &Arc<Self>, outcome: &Result<T, AskError>) {
+        if let Err(AskError::Timeout(limit)) = outcome {
+            self.doubt(*limit);
+        }
+    }
+
     /// Gives the connection up where it is found to be of no use: none begins to use it then, and the next use makes a new
     /// one.
     pub(super) fn give_up_if(&self, failure: Failure, is_lost: impl FnOnce(&Load) -> bool) -> bool {
@@ -205,11 +212,7 @@ impl Live {
 
     /// The tools, listed anew when they are older than `ttl` or known to have changed. A server that takes long over it
     /// holds nobody up: what it listed before is served meanwhile, and the listing goes on.
-    pub(crate) async fn tools(
-        self: &Arc<Self>,
-        _server: &McpServer,
-        ttl: Duration,
-    ) -> Result<Arc<Vec<Tool>>, AskError> {
+    pub(crate) async fn tools(self: &Arc<Self>, ttl: Duration) -> Result<Arc<Vec<Tool>>, AskError> {
         let known = self.current();
         let ttl = match known.fresh {
             // A server that tells every change says enough: most say 0, for want of anything better.

@@ -182,3 +182,12 @@ async fn a_question_that_the_server_takes_back_is_not_waited_for() {
     assert!(matches!(outcome, Err(ToolError::Timeout { .. })), "{outcome:?}");
     assert_eq!(who.asked().len(), 1);
 }
+
+#[tokio::test]
+async fn a_server_that_took_many_questions_back_is_still_answered() {
+    let pool = pool();
+    let tools = tools(&pool, McpServer { timeout: Duration::from_secs(5), ..in_mode("") });
+    let who = Somebody { takes: Duration::from_secs(60), ..Somebody::says(json!({"action": "accept"})) };
+    let withdrawn = attended(&tools, "withdraw_all", json!({"times": 100}), &who).await;
+    assert_eq!(text(withdrawn), "{}");
+}

@@ -68,7 +68,9 @@ async fn fails(on_call: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> T
 
 fn reason(error: &ToolError) -> &str {
     match error {
-        ToolError::Lost { reason, .. } | ToolError::Down { reason, .. } => reason,
+        ToolError::Lost { reason, .. }
+        | ToolError::Down { reason, .. }
+        | ToolError::RateLimited { reason, .. } => reason,
         other => panic!("{other:?}"),
     }
 }
@@ -82,7 +84,7 @@ fn lost(error: &ToolError, words: &str) {
 /// The tool was not run.
 #[track_caller]
 fn turned_away(error: &ToolError, words: &str) {
-    assert!(matches!(error, ToolError::Down { .. }), "{error:?}");
+    assert!(matches!(error, ToolError::Down { .. } | ToolError::RateLimited { .. }), "{error:?}");
     assert!(reason(error).contains(words), "{error:?}");
 }
 

@@ -249,7 +249,12 @@ async fn a_message_that_is_turned_away_costs_its_call_and_not_the_stream() {
         let tools = tools(&pool, sse(&peer.url));
         list(&tools).await;
         let refused = call(&tools, "echo", json!({})).await;
-        assert_eq!(refused, Err(ToolError::Down { server: NAME.into(), reason: words.into() }));
+        let (server, reason) = (NAME.to_owned(), words.to_owned());
+        let expected = match status {
+            429 => ToolError::RateLimited { server, reason, retry_after: None },
+            _ => ToolError::Down { server, reason },
+        };
+        assert_eq!(refused, Err(expected));
         assert_eq!(text(call(&tools, "echo", json!({})).await), "called");
         assert_eq!(peer.count("initialize"), 1);
     }

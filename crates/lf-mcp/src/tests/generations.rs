@@ -230,11 +230,11 @@ async fn a_list_is_kept_as_long_as_the_server_says_unless_it_tells_changes() {
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(60)).await;
     tokio::time::resume();
-    session.tools(&stage.server, Duration::from_secs(300)).await.unwrap();
+    session.tools(Duration::from_secs(300)).await.unwrap();
     assert_eq!(stage.lists(), listed, "changes are told");
     drop(session.0.link.signals.listening());
-    session.tools(&stage.server, Duration::from_secs(300)).await.unwrap();
+    session.tools(Duration::from_secs(300)).await.unwrap();
     assert_eq!(stage.lists(), listed + 1, "the server says 0 ms");
-    let again = session.tools(&stage.server, Duration::from_secs(300)).await.unwrap();
+    let again = session.tools(Duration::from_secs(300)).await.unwrap();
     assert_eq!((stage.lists(), again.len()), (listed + 1, known.len()), "callers at once share one");
 }

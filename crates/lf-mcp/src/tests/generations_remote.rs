@@ -317,6 +317,8 @@ async fn a_server_that_was_replaced_by_one_of_the_other_generation_is_greeted_an
                         body.to_string(),
                     )
                 }
+                // the end of a session that it knows nothing of
+                (true, "") => legacy(request),
                 (true, _) => modern(request),
                 (false, "") if request.rpc() == "initialize" => legacy(request).with("mcp-session-id", "s"),
                 (false, "") => legacy(request),

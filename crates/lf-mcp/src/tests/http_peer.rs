@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -106,10 +107,11 @@ impl Reply {
     }
 }
 
-/// The server; it ends when dropped.
+/// The server; it ends when dropped, and fails the test then if an answer of its panicked.
 pub(crate) struct Peer {
     pub(crate) url: String,
     pub(crate) requests: Arc<Mutex<Vec<Request>>>,
+    panicked: Arc<AtomicBool>,
     open: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
@@ -133,7 +135,8 @@ impl Peer {
             None => format!("http://{address}"),
         };
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (answer, seen) = (Arc::new(answer), requests.clone());
+        let panicked = Arc::new(AtomicBool::new(false));
+        let (answer, seen, alarm) = (Arc::new(answer), requests.clone(), panicked.clone());
         let mut tasks = JoinSet::new();
         let open = watch::Sender::new(true);
         let mut wanted = open.subscribe();
@@ -144,11 +147,16 @@ impl Peer {
                 tokio::select! {
                     Ok((stream, _)) = accept(listener.as_ref()) => {
                         let (answer, seen, tls) = (answer.clone(), seen.clone(), tls.clone());
+                        let alarm = alarm.clone();
                         connections.spawn(async move {
+                            let answer = |request: &Request| {
+                                let _alarm = Alarm(&alarm);
+                                answer(request)
+                            };
                             let _ = match tls {
-                                None => serve(stream, &*answer, &seen).await,
+                                None => serve(stream, &answer, &seen).await,
                                 Some(tls) => match tls.accept(stream).await {
-                                    Ok(stream) => serve(stream, &*answer, &seen).await,
+                                    Ok(stream) => serve(stream, &answer, &seen).await,
                                     Err(error) => Err(error),
                                 },
                             };
@@ -161,7 +169,7 @@ impl Peer {
                 }
             }
         });
-        Self { url, requests, open, tasks }
+        Self { url, requests, panicked, open, tasks }
     }
 
     /// Closes the port, so that connects are refused, or opens it again. Connections that are open go on.
@@ -181,6 +189,24 @@ impl Peer {
     /// Closes the port and every connection.
     pub(crate) async fn stop(mut self) {
         self.tasks.shutdown().await;
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let panicked = self.panicked.load(Ordering::SeqCst);
+        assert!(!panicked || std::thread::panicking(), "the scripted server panicked: see above");
+    }
+}
+
+/// Set off by a panic while it lives, before the client learns of anything.
+struct Alarm<'a>(&'a AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::SeqCst);
+        }
     }
 }
 
@@ -332,6 +358,9 @@ pub(crate) fn answer(request: &Request) -> Option<Value> {
         }),
         "tools/list" => json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}),
         "tools/call" => json!({"content": [{"type": "text", "text": "called"}]}),
+        "ping" => json!({}),
+        // what a question of its own is answered
+        "" => return None,
         "server/discover" => {
             let error = json!({"code": -32601, "message": "Method not found"});
             return Some(json!({"jsonrpc": "2.0", "id": id, "error": error}));

@@ -17,7 +17,7 @@ MODERN = "2026-07-28"
 generation = {"modern": "modern", "legacy": "legacy"}.get(mode)
 speaks = {"modern": ["modern"], "dual": ["modern", "legacy"], "slow_dual": ["modern", "legacy"], "slow_both": ["modern", "legacy"]}.get(mode, ["legacy"])
 lock = threading.Lock()
-tools = ["echo", "exit", "hang", "slow", "steps", "backwards", "grow", "grow_silently", "big", "big_tail", "cancelled", "odd", "leak", "leak_error", "leak_exit", "task", "ask", "ask_blindly", "ask_roots", "ask_for_ever", "ask_url", "ask_twice", "visit_first", "withdraw", "meta", "half", "ids", "strange", "bytes", "uninvited"]
+tools = ["echo", "exit", "hang", "slow", "steps", "backwards", "grow", "grow_silently", "big", "big_tail", "cancelled", "odd", "leak", "leak_error", "leak_exit", "task", "ask", "ask_blindly", "ask_roots", "ask_for_ever", "ask_url", "ask_twice", "visit_first", "withdraw", "withdraw_all", "meta", "half", "ids", "strange", "bytes", "uninvited"]
 cancelled = []
 refused = []
 in_flight = []
@@ -121,6 +121,14 @@ def call(id, params):
         time.sleep(0.5)
         send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "withdrawn"}})
         progress(params, 2)
+    elif name == "withdraw_all":
+        for number in range(arguments["times"]):
+            send({"jsonrpc": "2.0", "id": "w%d" % number, "method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": FORM}})
+            send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w%d" % number}})
+        waiting = questions["ping"] = threading.Event()
+        send({"jsonrpc": "2.0", "id": "ping", "method": "ping"})
+        waiting.wait()
+        text(id, json.dumps(waiting.answer))
     elif name == "visit_first":
         visits.append(id)
         if len(visits) == 1:
@@ -256,9 +264,10 @@ for line in sys.stdin:
     if method is None:
         waiting = questions.pop(id, None)
         if waiting is None:
-            refused.append(message["error"]["code"])
+            if "error" in message:
+                refused.append(message["error"]["code"])
             continue
-        waiting.answer = message.get("result") or message["error"]
+        waiting.answer = message["result"] if "result" in message else message["error"]
         waiting.set()
         continue
     settled = settle(method, params)

@@ -90,7 +90,7 @@ async fn ask(url: &str, stream: bool) -> (String, Option<FinishReason>, Option<M
     let _ = rustls::crypto::ring::default_provider().install_default();
     let model =
         Model { api_key: Some("key-12345678".into()), ..Model::new("m", Provider::Openai, "gpt", url) };
-    let client = Client::new(timeouts()).expect("a client");
+    let client = Client::trusting(timeouts(), &[]).expect("a client");
     let request = ModelRequest {
         messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],
         stream,
@@ -215,7 +215,7 @@ async fn a_hint_that_an_upstream_does_not_take_is_left_out_and_the_request_made_
     ])
     .await;
     let model = Model::new("m", Provider::Openai, "gpt", &upstream.url);
-    let provider = OverHttp::new(Arc::new(model), Client::new(timeouts()).expect("a client"), 0);
+    let provider = OverHttp::new(Arc::new(model), Client::trusting(timeouts(), &[]).expect("a client"), 0);
     let mut parameters = Map::new();
     parameters.insert("user".to_owned(), "u".into());
     let request = ModelRequest { parameters, stream: true, ..ModelRequest::default() };

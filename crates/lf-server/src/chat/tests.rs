@@ -66,7 +66,7 @@ fn the_request_goes_before_the_defaults_and_the_file_before_the_request() {
     let model = Model {
         parameters: object(json!({"temperature": 0.1, "top_p": 0.5})),
         extra_body: object(json!({"n_ctx": 4096})),
-        ..Model::new("m", lf_core::project::Provider::Demo, "m", "")
+        ..Model::new("m", Provider::Demo, "m", "")
     };
     let request = object(json!({"temperature": 0.9, "n_ctx": 1, "seed": 7}));
     let wanted = object(json!({"temperature": 0.9, "top_p": 0.5, "n_ctx": 4096, "seed": 7}));

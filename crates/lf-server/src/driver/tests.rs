@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::stream;
 use lf_core::message::Prose;
 use lf_core::project::{InlineTool, Limits, ToolCallStrategy};
-use lf_core::tool::{Attendant, BoxFuture, Catalogue, Tool, ToolContent, ToolProgress};
+use lf_core::tool::{Attendant, BoxFuture, Catalogue, Retries, Tool, ToolContent, ToolProgress};
 use lf_core::tool_set::empty_schema;
 use lf_core::turn::{Resume, Setup};
 use lf_core::{
@@ -16,6 +16,8 @@ use tokio::sync::Barrier;
 use super::*;
 use crate::approvals::{About, Attendance, CallApprovals};
 use crate::failover::Upstream;
+
+mod failing_journals;
 
 /// Answers the first ask with these calls, every further one with "done".
 struct Model {
@@ -65,6 +67,9 @@ impl Drop for OnDrop {
 /// Runs each call by a function, which gives the text that it returns; lists nothing.
 pub(crate) struct Runs<F>(pub(crate) F);
 
+/// What stands for a server that is not there.
+const GONE: &str = "gone";
+
 impl<F, R> ToolSource for Runs<F>
 where
     F: Fn(&ToolRef, &Map<String, Value>, &dyn Attendant) -> R + Send + Sync,
@@ -82,20 +87,27 @@ where
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let text = (self.0)(tool, arguments, attendant).await;
+            if text == GONE {
+                return Err(ToolError::Down { server: tool.server.to_string(), reason: text.to_owned() });
+            }
             let content = vec![ToolContent::Text(text.to_owned())];
             Ok(ToolOutput { content, ..ToolOutput::default() })
         })
     }
 }
 
-/// `meet` waits until so many calls run at the same time; `hang` never answers and counts when it is dropped.
+/// `meet` waits until so many calls run at the same time; `hang` never answers and counts when it is dropped; `fail` fails.
 fn tools(meeting: usize, dropped: Arc<AtomicUsize>) -> impl ToolSource {
     let meeting = Arc::new(Barrier::new(meeting));
     Runs(move |tool: &ToolRef, _: &Map<String, Value>, attendant: &dyn Attendant| {
         attendant.progress(ToolProgress { progress: 1.0, total: None, message: None });
         let hanging = (&*tool.name == "hang").then(|| OnDrop(dropped.clone()));
         let meeting = meeting.clone();
+        let fails = &*tool.name == "fail";
         async move {
+            if fails {
+                return GONE;
+            }
             if hanging.is_some() {
                 std::future::pending::<()>().await;
             }
@@ -116,11 +128,33 @@ fn turn(
     silent: bool,
     limits: Limits,
 ) -> (Bench, impl Stream<Item = ChatEvent> + Send + 'static) {
+    let (bench, course, events, with) = prepared(calls, silent, limits);
+    (bench, drive(course, events, with))
+}
+
+fn turn_with(
+    calls: Vec<&'static str>,
+    silent: bool,
+    limits: Limits,
+    stop: Option<CancellationToken>,
+) -> (Bench, impl Stream<Item = ChatEvent> + Send + 'static) {
+    let (bench, course, events, with) = prepared(calls, silent, limits);
+    (bench, drive(course, events, Drive { stop, ..with }))
+}
+
+fn prepared(
+    calls: Vec<&'static str>,
+    silent: bool,
+    limits: Limits,
+) -> (Bench, Course, Vec<ChatEvent>, Drive) {
     let tool =
         |name: &str| Tool::new(ToolRef { server: "s".into(), name: name.into() }, None, empty_schema());
     let mine =
         InlineTool { name: "s__mine".to_owned(), description: String::new(), parameters: empty_schema() };
-    let catalogue = Catalogue { tools: vec![tool("meet"), tool("hang")], down: Vec::new() };
+    let mut fail = tool("fail");
+    fail.repeatable = true;
+    fail.retries = Some(Retries::default());
+    let catalogue = Catalogue { tools: vec![tool("meet"), tool("hang"), fail], down: Vec::new() };
     let bench = Bench { dropped: Arc::default(), given_up: Arc::default(), remembered: Arc::default() };
     let remembered = bench.remembered.clone();
     let turn_timeout = limits.turn_timeout;
@@ -144,15 +178,7 @@ fn turn(
     let mut events = Vec::new();
     let course = Course::new(setup, &mut events);
     let with = Drive {
-        upstreams: Upstreams::new(
-            Upstream {
-                model: Arc::new(lf_core::Model::new("m", lf_core::project::Provider::Demo, "m", "")),
-                provider: Arc::new(model),
-                stand_in: None,
-            },
-            Vec::new(),
-            Arc::default(),
-        ),
+        upstreams: answered_by(model),
         tools: Arc::new(tools(meeting, bench.dropped.clone())),
         person: None,
         approving: Approving {
@@ -166,7 +192,13 @@ fn turn(
         stop: None,
         remember: Box::new(move |done: Done| drop(done.resume.map(|resume| remembered.set(resume)))),
     };
-    (bench, drive(course, events, with))
+    (bench, course, events, with)
+}
+
+fn answered_by(provider: impl ModelProvider + 'static) -> Upstreams {
+    let model = Arc::new(lf_core::Model::new("m", lf_core::project::Provider::Demo, "m", ""));
+    let upstream = Upstream { model, provider: Arc::new(provider), stand_in: None };
+    Upstreams::new(upstream, Vec::new(), Arc::default())
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,4 +277,58 @@ async fn what_a_client_comes_back_for_is_remembered_before_it_sees_the_end() {
     drop(events);
     let resume = bench.remembered.get().expect("it is kept");
     assert_eq!(resume.ids.len(), 1);
+}
+
+/// A turn with one call of `fail`, which fails each time and may run again.
+fn failing(
+    limits: Limits,
+    stop: Option<CancellationToken>,
+) -> (Bench, impl Stream<Item = ChatEvent> + Send + 'static) {
+    turn_with(vec!["fail"], false, limits, stop)
+}
+
+fn notices(events: &[ChatEvent]) -> usize {
+    events
+        .iter()
+        .filter(|event| matches!(event, ChatEvent::Notice(text) if text.contains("tried again")))
+        .count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_fails_is_made_again_after_growing_pauses() {
+    let started = tokio::time::Instant::now();
+    let (_, events) = failing(Limits::default(), None);
+    let events: Vec<ChatEvent> = events.collect().await;
+    assert_eq!(notices(&events), 2, "{events:?}");
+    let waited = started.elapsed();
+    assert!(waited >= Duration::from_millis(1500) && waited <= Duration::from_millis(2300), "{waited:?}");
+    assert!(matches!(events.last(), Some(ChatEvent::Finished { .. })), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_not_made_again_when_the_turn_would_be_over_before() {
+    let limits = Limits { turn_timeout: Duration::from_millis(900), ..Limits::default() };
+    let (_, events) = failing(limits, None);
+    let events: Vec<ChatEvent> = events.collect().await;
+    assert_eq!(notices(&events), 1, "{events:?}");
+    assert!(
+        matches!(events.last(), Some(ChatEvent::Finished { .. })),
+        "the model is told instead: {events:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_before_another_try_can_be_cut_short() {
+    let (started, stop) = (tokio::time::Instant::now(), CancellationToken::new());
+    let (_, events) = failing(Limits::default(), Some(stop.clone()));
+    let mut events = Box::pin(events);
+    let mut told = Vec::new();
+    while let Some(event) = events.next().await {
+        if matches!(event, ChatEvent::Notice(_)) {
+            stop.cancel();
+        }
+        told.push(event);
+    }
+    assert_eq!((notices(&told), started.elapsed()), (1, Duration::ZERO), "{told:?}");
+    assert!(matches!(told.last(), Some(ChatEvent::Finished { .. })), "{told:?}");
 }

@@ -131,6 +131,14 @@ pub(crate) fn unsaid(kept: &[Kept], mut said: Vec<Message>) -> Vec<Message> {
     }
 }
 
+/// How many of the last messages that are kept are said again: who got no answer repeats the words, and means them once.
+pub(super) fn repeated(kept: &[Kept], said: &[Message]) -> usize {
+    let unanswered = kept.iter().rev().take_while(|kept| matches!(kept.message, Message::User(_))).count();
+    let repeats =
+        |count: usize| kept[kept.len() - count..].iter().zip(said).all(|(kept, said)| kept.message == *said);
+    (1..=unanswered.min(said.len())).rev().find(|count| repeats(*count)).unwrap_or(0)
+}
+
 /// The calls that wait for their client.
 pub(crate) fn pending(kept: &[Kept]) -> Vec<&str> {
     let last = kept.iter().rposition(|kept| matches!(kept.message, Message::Assistant(_)));

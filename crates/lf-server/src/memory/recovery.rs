@@ -1,17 +1,21 @@
 //! Going on with what a daemon left unfinished.
 
+use std::fmt::Display;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use lf_core::tool::ToolError;
-use lf_core::tool_set::Target;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
-use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project, ToolRef, ToolSet};
+use lf_core::{ChatEvent, Journal as _, Message, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
-use lf_store::{TurnJournal, TurnRecord, TurnState};
+use lf_store::{StoreError, TurnJournal, TurnRecord, TurnState};
+use thiserror::Error;
+use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
 
-use super::{Memory, Running};
-use crate::app::App;
+use super::{Memory, Running, message_id};
+use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
@@ -28,48 +32,130 @@ struct Read {
     answering: bool,
 }
 
+/// Why a turn cannot go on.
+#[derive(Debug, Error)]
+enum Hindrance {
+    /// It may go on later.
+    #[error("{0}")]
+    Passing(String),
+    #[error("{0}")]
+    Lasting(ModelError),
+}
+
+impl Hindrance {
+    fn lasting(reason: impl Display) -> Self {
+        let url = "going on after a restart".to_owned();
+        Self::Lasting(ModelError::Failed { url, status: 503, message: reason.to_string(), retry_after: None })
+    }
+}
+
+impl From<StoreError> for Hindrance {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unreadable { .. } => Self::lasting(error),
+            error => Self::Passing(error.to_string()),
+        }
+    }
+}
+
+impl From<Refusal> for Hindrance {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            // a mistake in a file is mended, and the turn is not lost by it
+            Refusal::BrokenProject { .. } | Refusal::NoMemory { .. } => Self::Passing(refusal.to_string()),
+            Refusal::Model(error) => Self::Lasting(error),
+            refusal => Self::lasting(refusal),
+        }
+    }
+}
+
+/// What a turn goes on with.
+struct Again {
+    running: Arc<Running>,
+    course: Course,
+    events: Vec<ChatEvent>,
+    with: Drive,
+}
+
 impl App {
-    /// Goes on with every turn that was running when the daemon died. Each that cannot be gone on with is ended as
-    /// failed, and says why.
+    /// Goes on with every turn that was running when the daemon died, and waits for none. Each that cannot be gone on with
+    /// is ended as failed, and says why. While the store cannot be read, that is put off.
     pub async fn recover(self: &Arc<Self>) {
         let Ok(memory) = self.memory() else { return };
-        let running = match memory.store.running().await {
-            Ok(running) => running,
-            Err(error) => {
-                warn!(%error, "cannot read which turns were running");
+        let Err(error) = self.take_up_all(memory).await else { return };
+        warn!(%error, "cannot read which turns were running; they are gone on with when that is possible");
+        let (app, later) = (self.clone(), memory.clone());
+        memory
+            .tasks
+            .spawn(async move { while later.pause().await && app.take_up_all(&later).await.is_err() {} });
+    }
+
+    async fn take_up_all(self: &Arc<Self>, memory: &Arc<Memory>) -> Result<(), StoreError> {
+        for turn in memory.store.running().await? {
+            let mut line = Box::pin(memory.line(&turn.conversation).lock_owned());
+            // before any client, and in the order in which they began
+            let speaks = poll_fn(|context| Poll::Ready(line.as_mut().poll(context))).await;
+            let (app, here) = (self.clone(), memory.clone());
+            memory.tasks.spawn(async move {
+                let guard = match speaks {
+                    Poll::Ready(guard) => guard,
+                    Poll::Pending => tokio::select! {
+                        () = here.leave.cancelled() => return,
+                        guard = line => guard,
+                    },
+                };
+                app.go_on(&here, &turn, guard).await;
+            });
+        }
+        Ok(())
+    }
+
+    /// Goes on with a turn, or ends it. Nothing else is said in its conversation before.
+    async fn go_on(self: &Arc<Self>, memory: &Arc<Memory>, turn: &TurnRecord, guard: OwnedMutexGuard<()>) {
+        let mut told = false;
+        let again = loop {
+            let reason = match self.again(memory, turn).await {
+                Ok(again) => break again,
+                Err(Hindrance::Passing(reason)) => reason,
+                Err(Hindrance::Lasting(error)) => {
+                    warn!(turn = turn.id, %error, "a turn cannot go on after a restart");
+                    match give_up(memory, turn, error).await {
+                        Ok(()) => return,
+                        Err(reason) => reason.to_string(),
+                    }
+                }
+            };
+            if !std::mem::replace(&mut told, true) {
+                warn!(turn = turn.id, reason, "a turn cannot go on yet; it is tried again");
+            }
+            if !memory.pause().await {
                 return;
             }
         };
-        for turn in running {
-            match self.go_on(memory, &turn).await {
-                Ok(()) => {
-                    info!(turn = turn.id, conversation = turn.conversation, "a turn goes on after a restart");
-                }
-                Err(reason) => {
-                    warn!(turn = turn.id, reason, "a turn cannot go on after a restart");
-                    let ended = memory.store.end(&turn.id, &turn.conversation, TurnState::Failed, &[]).await;
-                    if let Err(error) = ended {
-                        warn!(turn = turn.id, %error, "its end could not be kept");
-                    }
-                }
-            }
-        }
+        let Some(Again { running, course, events, with }) = again else { return };
+        memory.run(running, course, events, with, guard);
+        info!(turn = turn.id, conversation = turn.conversation, "a turn goes on after a restart");
     }
 
-    async fn go_on(self: &Arc<Self>, memory: &Arc<Memory>, turn: &TurnRecord) -> Result<(), String> {
-        let conversation = memory.store.conversation(&turn.conversation).await;
-        let conversation = conversation.map_err(|error| error.to_string())?;
-        let conversation = conversation.ok_or("its conversation is gone")?;
+    /// `None` for a turn that is over by now, or gone.
+    async fn again(&self, memory: &Arc<Memory>, turn: &TurnRecord) -> Result<Option<Again>, Hindrance> {
+        // nothing of this daemon runs in the conversation: what is not over was left by another
+        memory.settle(Some(&turn.conversation)).await?;
+        if memory.store.turn(&turn.id).await?.is_none_or(|now| now.state != TurnState::Running) {
+            return Ok(None);
+        }
+        let Some(conversation) = memory.store.conversation(&turn.conversation).await? else {
+            return Ok(None);
+        };
         let Read { mut course, mut events, entries, model, setup, answering } = read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
-        let guard = memory.turn_to_speak(&turn.conversation).await;
         let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone()));
-        let project = self.project_of(&conversation.scope).await.map_err(|refusal| refusal.to_string())?;
-        // a client may have named the project with the model
-        let own = model.strip_prefix(&format!("{}/", conversation.scope)).unwrap_or(&model);
-        let found = self.find_model(Some(&project), Some(own)).await;
-        let (project, model) = found.map_err(|refusal| refusal.to_string())?;
-        let upstreams = self.upstream(&model).map_err(|error| error.to_string())?;
+        let project = self.project_of(&conversation.scope).await?;
+        // a client of the whole daemon may have named it with its project
+        let own = model.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
+        let name = own.filter(|_| !project.models.contains_key(&model)).unwrap_or(&model);
+        let (project, model) = self.find_model(Some(&project), Some(name)).await?;
+        let upstreams = self.upstream(&model).map_err(Hindrance::Lasting)?;
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -93,8 +179,7 @@ impl App {
             stop: Some(running.stop.clone()),
             remember: Box::new(|_| {}),
         };
-        memory.run(running, course, events, with, guard);
-        Ok(())
+        Ok(Some(Again { running, course, events, with }))
     }
 
     fn upstream(&self, model: &Arc<Model>) -> Result<Upstreams, ModelError> {
@@ -104,18 +189,49 @@ impl App {
     }
 
     /// The project of a conversation.
-    pub(crate) async fn project_of(&self, scope: &str) -> Result<Arc<Project>, crate::app::Refusal> {
+    pub(crate) async fn project_of(&self, scope: &str) -> Result<Arc<Project>, Refusal> {
         let (namespace, name) = scope.split_once('/').unwrap_or((scope, ""));
         self.find_project(namespace, name).await
     }
 }
 
-async fn read(memory: &Memory, turn: &TurnRecord) -> Result<Read, String> {
-    let entries = memory.store.entries(turn).await.map_err(|error| error.to_string())?;
+/// Ends a turn with what it did so far.
+async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Result<(), Hindrance> {
+    let read = match read(memory, turn).await {
+        Ok(read) => Some(read),
+        Err(Hindrance::Passing(reason)) => return Err(Hindrance::Passing(reason)),
+        // what cannot be read is not added to
+        Err(Hindrance::Lasting(_)) => None,
+    };
+    let (mut state, mut said) = (TurnState::Failed, Vec::new());
+    if let Some(Read { mut course, mut events, entries, .. }) = read {
+        if !matches!(course.step(), Step::Done(_)) {
+            let mut journal = memory.store.journal(turn, entries);
+            note(Entry::Failed(error), &mut course, &mut events, &mut journal);
+            journal.flush().await.map_err(|error| Hindrance::Passing(error.to_string()))?;
+        }
+        if matches!(events.last(), Some(ChatEvent::Finished { .. })) {
+            state = TurnState::Finished;
+        }
+        said = course.into_done().map(|done| done.said.to_vec()).unwrap_or_default();
+    }
+    let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
+    Ok(memory.store.end(&turn.id, &turn.conversation, state, &said).await?)
+}
+
+fn note(entry: Entry, course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal) {
+    journal.append(&entry);
+    if let Err(error) = course.take(entry, events) {
+        tracing::error!(%error, "a turn could not be taken up");
+    }
+}
+
+async fn read(memory: &Memory, turn: &TurnRecord) -> Result<Read, Hindrance> {
+    let entries = memory.store.entries(turn).await?;
     let count = entries.len();
     let mut entries = entries.into_iter();
     let Some(Entry::Begun(setup)) = entries.next() else {
-        return Err("its journal has no beginning".to_owned());
+        return Err(Hindrance::lasting("its journal has no beginning"));
     };
     let mut events = Vec::new();
     let mut model = setup.model.clone();
@@ -127,7 +243,7 @@ async fn read(memory: &Memory, turn: &TurnRecord) -> Result<Read, String> {
             _ => None,
         };
         answering = matches!(entry, Entry::Delta(_)) || (answering && matches!(entry, Entry::Notice(_)));
-        let taken = course.take(entry, &mut events).map_err(|error| error.to_string())?;
+        let taken = course.take(entry, &mut events).map_err(Hindrance::lasting)?;
         if let Some(stands_in) = stands_in.filter(|_| taken == Taken::AsksAgain) {
             model = stands_in;
         }
@@ -143,12 +259,7 @@ fn take_up(
     journal: &mut TurnJournal,
     (tools, answering): (&ToolSet, bool),
 ) {
-    let repeatable = |id: &ToolRef| {
-        tools.iter().any(|(_, target)| match target {
-            Target::Source(tool) => tool.repeatable && tool.id == *id,
-            Target::Client(_) => false,
-        })
-    };
+    let repeatable = |id: &ToolRef| tools.tool(id).is_some_and(|tool| tool.repeatable);
     let entries: Vec<Entry> = match course.step() {
         Step::AskModel(_) if answering => vec![Entry::Interrupted],
         Step::RunTools(run) => run
@@ -170,17 +281,23 @@ fn take_up(
         Step::AskModel(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
     };
     for entry in entries {
-        journal.append(&entry);
-        if let Err(error) = course.take(entry, events) {
-            tracing::error!(%error, "a turn could not be taken up");
-        }
+        note(entry, course, events, journal);
     }
 }
 
-/// The events of a turn that is over, from its journal. `None` where they were deleted with a message.
+/// The events of a turn that does not run, from its journal. `None` where they were deleted with a message.
 pub(crate) async fn events(memory: &Memory, turn: &TurnRecord) -> Result<Option<Vec<ChatEvent>>, String> {
-    let is_kept = memory.store.has_entries(&turn.id).await.map_err(|error| error.to_string())?;
-    if is_kept { read(memory, turn).await.map(|read| Some(read.events)) } else { Ok(None) }
+    if !memory.store.has_entries(&turn.id).await.map_err(|error| error.to_string())? {
+        return Ok(None);
+    }
+    let Read { mut events, .. } = read(memory, turn).await.map_err(|hindrance| hindrance.to_string())?;
+    let ended = matches!(events.last(), Some(ChatEvent::Finished { .. } | ChatEvent::Failed(_)));
+    if !ended && turn.state != TurnState::Running {
+        // its journal could not be written any more, and its end could
+        let (url, message) = ("the turn".to_owned(), "what else happened in it was not kept".to_owned());
+        events.push(ChatEvent::Failed(ModelError::Failed { url, status: 503, message, retry_after: None }));
+    }
+    Ok(Some(events))
 }
 
 #[cfg(test)]

@@ -65,6 +65,12 @@ impl Running {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether the last event has been told. A turn that was left for the next start has none.
+    pub(crate) fn has_ended(&self) -> bool {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.last().is_some_and(|last| self.ends_with(last).is_some())
+    }
+
     /// Ends the turn where it is, and waits until that is kept. Models and tools are let go of at once; a disk that is slow
     /// is not waited for longer than 5 s.
     pub(crate) async fn stop(self: Arc<Self>) {

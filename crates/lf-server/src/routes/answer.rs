@@ -97,9 +97,12 @@ impl Asked {
         let Self { keeper, caller, headers, .. } = self;
         let items = keeper.items(body).await?;
         let item = |id: &str| items.get(id).cloned();
-        let (request, mut view) =
+        let (mut request, mut view) =
             View::decode(caller.face, headers, body, &item).map_err(|error| caller.unreadable(&error))?;
         let (plan, notice) = keeper.plan(&mut view).await?;
+        if let View::Responses(view) = &mut view {
+            view.recall_tools(&mut request, plan.before());
+        }
         match plan.way {
             Way::Background => return self.in_background(request, view, plan, body).await,
             Way::Conversation(ref id) => return self.in_conversation(id, request, view, body).await,

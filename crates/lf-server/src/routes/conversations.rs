@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use lf_core::message::Prose;
 use lf_core::model::ChatRequest;
 use lf_core::{ChatEvent, Message};
-use lf_store::{Conversation, Kind, Page};
+use lf_store::{Conversation, Kept, Kind, Page};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -21,7 +21,7 @@ use super::{Shared, turns};
 use crate::app::Refusal;
 use crate::approvals::Attendance;
 use crate::guard::json_body;
-use crate::memory::{Saying, unkept};
+use crate::memory::{Running, Saying, unkept};
 use crate::reply::Caller;
 
 /// Conversations of one answer, where nobody asks for another number; more than [`MOST`] are not given at once.
@@ -229,23 +229,35 @@ pub(super) async fn chat(
     if let Some(error) = failed {
         return caller.refusal(&Refusal::Model(error));
     }
-    let store = match shared.app.memory() {
-        Ok(memory) => &memory.store,
+    if !running.has_ended() {
+        let what = turns::left(shared.cut.is_cancelled());
+        return caller.refuse(StatusCode::SERVICE_UNAVAILABLE, &what);
+    }
+    let (user, answer) = match said_in(&shared, &running).await {
+        Ok(said) => said,
         Err(refusal) => return caller.refusal(&refusal),
     };
-    let kept = match store.messages_of(&running.turn).await {
-        Ok(kept) => kept,
-        Err(error) => return caller.refusal(&unkept(&error)),
-    };
-    let user = kept.iter().find(|kept| matches!(kept.message, Message::User(_)));
-    let answer = kept.iter().rev().find(|kept| matches!(kept.message, Message::Assistant(_)));
     let body = json!({
         "success": true,
-        "user_message": user.map(message),
-        "assistant_message": answer.map(message),
+        "user_message": user.as_ref().map(message),
+        "assistant_message": answer.as_ref().map(message),
         "message": "Chat completed successfully",
     });
     ([(TURN, running.turn.clone())], Json(body)).into_response()
+}
+
+/// What the user said last, and the answer to it. A message that was kept with an earlier turn, which failed, is of that one.
+async fn said_in(shared: &Shared, running: &Running) -> Result<(Option<Kept>, Option<Kept>), Refusal> {
+    let store = &shared.app.memory()?.store;
+    let mut kept = store.messages_of(&running.turn).await.map_err(|error| unkept(&error))?;
+    if !kept.iter().any(|kept| matches!(kept.message, Message::User(_))) {
+        kept = store.messages(&running.conversation, 0).await.map_err(|error| unkept(&error))?;
+    }
+    let of_turn = |kept: &Kept| kept.turn.as_deref() == Some(&running.turn);
+    let answer = kept.iter().rposition(|kept| of_turn(kept) && matches!(kept.message, Message::Assistant(_)));
+    let before = &kept[..answer.unwrap_or(kept.len())];
+    let user = before.iter().rfind(|kept| matches!(kept.message, Message::User(_))).cloned();
+    Ok((user, answer.map(|at| kept[at].clone())))
 }
 
 pub(super) async fn find(shared: &Shared, id: &str) -> Result<Conversation, Refusal> {

@@ -181,7 +181,7 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
         Err(error) => {
             let status = match &error {
                 ToolError::UnknownTool { .. } => StatusCode::NOT_FOUND,
-                ToolError::Down { .. } => StatusCode::SERVICE_UNAVAILABLE,
+                ToolError::Down { .. } | ToolError::RateLimited { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 ToolError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
                 ToolError::Refused { code: -32602, .. } => StatusCode::BAD_REQUEST,
                 ToolError::Refused { .. } | ToolError::Lost { .. } | ToolError::TooLarge { .. } => {

@@ -70,6 +70,11 @@ impl Plan {
         Self { before: [].into(), previous: None, way: Way::Unkept }
     }
 
+    /// What was said before, which may have brought tools.
+    pub(super) fn before(&self) -> &[Message] {
+        &self.before
+    }
+
     /// The conversation that the turn is about.
     pub(super) fn conversation(&self, view: &View) -> (Conversation, Arc<Said>) {
         let said = Arc::<Said>::default();

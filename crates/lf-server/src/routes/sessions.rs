@@ -142,12 +142,5 @@ pub(super) async fn delete_all(
 
 /// False where there was none. What runs in it is stopped.
 pub(super) async fn forget(memory: &Memory, id: &str) -> Result<bool, Refusal> {
-    for running in memory.running_in(id) {
-        running.stop().await;
-    }
-    match memory.store.delete(id).await {
-        Ok(()) => Ok(true),
-        Err(lf_store::StoreError::NotFound { .. }) => Ok(false),
-        Err(error) => Err(unkept(&error)),
-    }
+    memory.forget(id).await.map_err(|error| unkept(&error))
 }

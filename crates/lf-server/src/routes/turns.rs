@@ -1,6 +1,7 @@
 //! Turns of kept conversations, to watch and to stop: whoever lost the stream comes back to it, from any event.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,12 +81,26 @@ pub(super) async fn events(
     }
 }
 
-/// The events of a running turn as a response.
+/// The events of a running turn as a response. One that is left for the next start says so at last, without a number: who
+/// comes back then is told what follows.
 pub(super) fn watched(shared: &Shared, running: Arc<Running>, seen: usize) -> Response {
     let cut = shared.cut.clone();
-    let events = running.watch(seen).take_until(cut.cancelled_owned());
-    let events = events.map(|(number, event)| Ok::<_, Infallible>(sse(number, &event)));
+    let events = stream! {
+        let mut events = pin!(running.clone().watch(seen).take_until(cut.cancelled()));
+        while let Some((number, event)) = events.next().await {
+            yield Ok::<_, Infallible>(sse(number, &event));
+        }
+        if !running.has_ended() {
+            yield Ok(sse(0, &ChatEvent::Notice(left(cut.is_cancelled()))));
+        }
+    };
     respond(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response())
+}
+
+/// Why the events of a turn end before its last one.
+pub(super) fn left(going_down: bool) -> String {
+    let why = if going_down { "this daemon is shutting down" } else { "something went wrong in this daemon" };
+    format!("{why}; the turn goes on when it is back")
 }
 
 fn told(events: Vec<ChatEvent>, seen: usize) -> Response {

@@ -232,11 +232,33 @@ async fn many_callers_share_a_commit_and_each_gets_its_own_outcome() {
         .iter()
         .zip(&ids)
         .map(|(said, turn)| bench.store.begin(Begin { turn, conversation: "c", said, begun: &entry }));
-    let outcomes = futures(begins).await;
+    // the writer waits for this lock, and all others for the writer
+    let mut other = rusqlite::Connection::open(bench.dir.path().join("lf.db")).unwrap();
+    let lock = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
+    let before = commits(bench.dir.path());
+    let mut lock = Some(lock);
+    let unlock = std::future::poll_fn(|_| {
+        drop(lock.take());
+        std::task::Poll::Ready(())
+    });
+    let (outcomes, ()) = tokio::join!(biased; futures(begins), unlock);
+    let commits = commits(bench.dir.path()) - before;
+    // the one that the writer had taken before the others came, and theirs
+    assert!((1..=2).contains(&commits), "{commits} commits");
     let failed: Vec<usize> = (0..200).filter(|at| outcomes[*at].is_err()).collect();
     assert_eq!(failed, (150..200).collect::<Vec<_>>(), "ids that were there before");
     assert_eq!(bench.store.messages("c", 0).await.unwrap().len(), 150);
     assert_eq!(bench.store.running().await.unwrap().len(), 150, "all of a turn or nothing");
+}
+
+/// Frames of the log that end a transaction: those that tell the size of the database (SQLite's file format, section 4.1).
+fn commits(dir: &Path) -> usize {
+    let log = std::fs::read(dir.join("lf.db-wal")).unwrap();
+    let word = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().unwrap());
+    let page = usize::try_from(word(8)).unwrap();
+    let salt = &log[16..24];
+    let frames = (32..log.len()).step_by(24 + page);
+    frames.filter(|at| log[at + 8..at + 16] == *salt && word(at + 4) != 0).count()
 }
 
 /// All at the same time, in order.
@@ -273,6 +295,38 @@ async fn a_damaged_file_and_a_later_one_are_left_as_they_are() {
     drop(later);
     let Err(error) = Store::open(dir.path().to_owned()).await else { panic!("it is from the future") };
     assert!(error.to_string().contains("schema version 1000"), "{error}");
+}
+
+#[tokio::test]
+async fn trouble_with_the_file_costs_the_requests_of_that_time_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("lf.db");
+    std::fs::write(&file, "no database, ".repeat(1000)).unwrap();
+    let store = Store::at(dir.path()).unwrap();
+    let Err(StoreError::Corrupt { .. }) = store.conversation("a").await else { panic!("it is none") };
+    std::fs::remove_file(&file).unwrap();
+    let Err(StoreError::Corrupt { .. }) = store.create(&conversation("a")).await else {
+        panic!("it is not tried again at once")
+    };
+    let until_it_can_be_used = async |store: &Store| {
+        while store.ready().await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    until_it_can_be_used(&store).await;
+    assert!(store.create(&conversation("a")).await.unwrap());
+    // moved away alone, it leaves what is not yet in it
+    let (away, log) = (dir.path().join("away.db"), dir.path().join("lf.db-wal"));
+    std::fs::rename(&file, &away).unwrap();
+    let Err(StoreError::Corrupt { reason, .. }) = store.create(&conversation("b")).await else {
+        panic!("a new file would be given the log of the former one")
+    };
+    assert!(reason.contains("lf.db-wal"), "{reason}");
+    assert!(log.metadata().unwrap().len() > 0, "and that is left as it is");
+    std::fs::rename(&away, &file).unwrap();
+    until_it_can_be_used(&store).await;
+    assert_eq!(store.conversation("a").await.unwrap(), Some(conversation("a")));
+    assert_eq!(store.conversation("b").await.unwrap(), None);
 }
 
 #[tokio::test]

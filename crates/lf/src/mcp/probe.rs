@@ -47,7 +47,7 @@ async fn examine(
         return Ok(());
     }
     let Some(session) = greet(pool, server, report).await? else { return Ok(()) };
-    let Some(tools) = tools(&session, server, report).await? else { return Ok(()) };
+    let Some(tools) = tools(&session, report).await? else { return Ok(()) };
     let mut items = Vec::new();
     for list in [List::Prompts, List::Resources, List::Templates] {
         items.push(listed(&session, server, list, report).await?);
@@ -96,13 +96,9 @@ async fn greet(
     }
 }
 
-async fn tools(
-    session: &OpenSession,
-    server: &McpServer,
-    report: &mut Report,
-) -> Result<Option<Arc<Vec<Tool>>>, Trouble> {
+async fn tools(session: &OpenSession, report: &mut Report) -> Result<Option<Arc<Vec<Tool>>>, Trouble> {
     let started = Instant::now();
-    let tools = session.tools(server, Duration::ZERO).await;
+    let tools = session.tools(Duration::ZERO).await;
     let elapsed = started.elapsed();
     match tools {
         Ok(tools) => {

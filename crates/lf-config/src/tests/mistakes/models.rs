@@ -265,16 +265,28 @@ runtime: {models: [{name: m, provider: demo}]}
 }
 
 #[test]
-fn a_provider_that_cannot_be_asked_is_a_warning() {
+fn a_model_without_an_api_has_no_use_for_a_place_and_a_key() {
     assert_snapshot!(diagnose(r#"runtime:
   models:
-    - {name: a, provider: replay, model: tape.jsonl}
+    - {name: a, provider: replay, model: turn.jsonl}
+    - {name: b, provider: replay}
+    - {name: c, provider: demo, base_url: http://x.example}
 "#), @r#"
-    warning: this version cannot ask a model of provider `replay` yet
-     --> llamafarm.yaml:6:27
+    error: model `b` has no `model`
+     --> llamafarm.yaml:7:8
       |
-    6 |     - {name: a, provider: replay, model: tape.jsonl}
-      |                           ^^^^^^ the model is listed, and answers with an error
+    7 |     - {name: b, provider: replay}
+      |        ^^^^ in this entry
+      |
+    hint: `model` names the cassette, relative to this file: `model: turn.jsonl`
+
+    warning: `base_url` has no effect with provider `demo`
+     --> llamafarm.yaml:8:43
+      |
+    8 |     - {name: c, provider: demo, base_url: http://x.example}
+      |                                           ^^^^^^^^^^^^^^^^
+      |
+    hint: leave it out
     "#);
 }
 

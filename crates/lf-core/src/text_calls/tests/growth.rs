@@ -47,6 +47,8 @@ const HARD: &[(&str, &str)] = &[
     ("[", "f(a=[1]),"),
     ("]<]minimax[>[<invoke name=\"search\">", "]<]minimax[>[<filter>"),
     ("<tool_call>\n<function=run>\n<parameter=code>\n", "if a < b:\n"),
+    ("<tool_call>", " \n"),
+    ("<tool_call>f<arg_key>a</arg_key>", " \n"),
 ];
 
 const HARD_BY_DEFAULT: &[(&str, &str)] = &[
@@ -70,6 +72,26 @@ const HARD_BY_DEFAULT: &[(&str, &str)] = &[
     ("", "plain text with a < here and there\n"),
     ("<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"", "text "),
     ("<tool_use><server>s</server><tool>f</tool><arguments>", "{\"a\":["),
+];
+
+/// One text for each kind of body, and for each state of one that waits for more: all of it is held until the end.
+const HELD: &[(&str, (&str, &str))] = &[
+    ("default", ("<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"", "text \\n")),
+    ("default", ("<tool_call>", "{\"a\":[")),
+    ("default", ("<tool_use><server>s</server><tool>f</tool><arguments>", "{\"a\":[")),
+    ("mistral", ("[TOOL_CALLS]f{\"a\":\"", "text \\n")),
+    ("qwen3_coder_xml", ("<tool_call>\n<function=run>\n<parameter=code>\n", "if a < b:\n")),
+    ("qwen3_coder_xml", ("<tool_call>\n<function=run>\n", " \n")),
+    ("glm", ("<tool_call>weather\n<arg_key>city</arg_key><arg_value>", "a < b\n")),
+    ("glm", ("<tool_call>", " \n")),
+    ("glm", ("<tool_call>weather", " \n")),
+    ("glm", ("<tool_call>weather<arg_key>city</arg_key>", " \n")),
+    ("minimax_m2", ("<invoke name=\"run\"><parameter name=\"code\">", "a < b\n")),
+    ("minimax_m3", ("]<]minimax[>[<invoke name=\"search\">]<]minimax[>[<filter>", "a < b\n")),
+    ("lfm2", ("<|tool_call_start|>[f(a='", "text ")),
+    ("lfm2", ("<|tool_call_start|>[f(a=", "[1, ")),
+    ("functiongemma", ("<start_function_call>call:f{a:<escape>", "text ")),
+    ("harmony", ("<|channel|>commentary to=f<|message|>{\"a\":\"", "text ")),
 ];
 
 struct Hard {
@@ -152,4 +174,14 @@ fn a_long_answer_is_read_in_linear_time() {
         let hard = HARD.iter().chain(HARD_BY_DEFAULT).map(|&text| Hard::new("default", text, 4 * SIZE, push));
         assert_eq!(dear(&hard.collect::<Vec<_>>()), [] as [&str; 0]);
     }
+}
+
+#[test]
+fn what_is_held_back_for_long_costs_the_same_for_each_byte() {
+    // 16 times the text: 16 where all of it is read again with each push; a busy machine may have made one slow
+    let steep = HELD.iter().filter(|(name, text)| {
+        let cost = |size| Hard::new(name, *text, size, PUSH).cost();
+        (0..4).all(|_| cost(16 * SIZE) > 4.0 * cost(SIZE))
+    });
+    assert_eq!(steep.map(|(name, text)| format!("{name}: {}", text.0)).collect::<Vec<_>>(), [] as [&str; 0]);
 }

@@ -156,7 +156,7 @@ fn a_turn_that_nobody_attends_ends_and_the_next_one_begins_with_its_calls() {
     assert_eq!(needed, 1);
 
     // meanwhile somebody has
-    let mut decided = waiting.clone();
+    let mut decided = waiting;
     decided.asks[0].decision =
         Some(Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None });
     let course = Course::new(setup(Some(decided.clone()), TOOLS), &mut events);

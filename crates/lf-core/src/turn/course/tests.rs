@@ -6,6 +6,7 @@ use crate::message::{Arguments, Prose, ToolCall};
 use crate::model::{FinishReason, ModelRequest, ToolSpec, Usage};
 use crate::project::{InlineTool, Limits, ToolCallStrategy};
 use crate::tool::{Approval, Catalogue, Tool, ToolContent, ToolRef};
+use crate::turn::cassette::{self, Cassette};
 use crate::turn::{Planned, Verdict};
 use crate::{Message, ToolSet};
 
@@ -140,7 +141,8 @@ fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
                         _ => Err(ToolError::UnknownTool { server: "sky".into(), tool: "x".into() }),
                     };
                     let elapsed = Duration::from_millis(1234);
-                    [Entry::Running { call }, Entry::Settled { call, outcome, elapsed }]
+                    let again = Entry::again(call, &outcome, Duration::from_millis(700));
+                    [Entry::Running { call }, again, Entry::Settled { call, outcome, elapsed }]
                 });
                 settled.chain([Entry::Ran]).collect()
             }
@@ -183,6 +185,24 @@ proptest! {
         }
         prop_assert_eq!(told, events);
         prop_assert_eq!(left(&course.unwrap()), end);
+    }
+
+    #[test]
+    fn a_cassette_is_the_turn_and_is_written_again_as_it_was(script in prop::collection::vec(ask(), 0..6)) {
+        let (entries, events, _) = drive(script);
+        let write = |setup: &Setup, entries: &[Entry]| {
+            let lines = entries.iter().map(|entry| cassette::line(entry) + "\n");
+            cassette::label(setup) + "\n" + &lines.collect::<String>()
+        };
+        let text = write(&setup(), &entries);
+        let read = Cassette::parse(&text).unwrap();
+        prop_assert!(read.is_over);
+        prop_assert_eq!(&write(&read.setup, &read.entries), &text);
+        prop_assert_eq!(&read.events, &events);
+        prop_assert_eq!(cassette::first_difference(&read.events, &events), None);
+        for (position, ask) in read.asks.iter().enumerate() {
+            prop_assert!(std::ptr::eq(read.ask(position, &ask.request).unwrap(), ask));
+        }
     }
 }
 
@@ -245,6 +265,27 @@ fn an_answer_that_was_interrupted_is_void_and_begins_again() {
 }
 
 #[test]
+fn an_answer_that_was_interrupted_while_the_model_thought_is_told_to_begin_again() {
+    let mut events = Vec::new();
+    let mut course = Course::new(setup(), &mut events);
+    let thought = || Entry::Delta(ModelDelta::Reasoning("Hm.".to_owned()));
+    let text = Entry::Delta(ModelDelta::Text("Whole.".to_owned()));
+    for entry in [thought(), Entry::Interrupted, thought(), text, Entry::Answered] {
+        course.take(entry, &mut events).unwrap();
+    }
+    let told: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            ChatEvent::Text(text) | ChatEvent::Reasoning(text) | ChatEvent::Notice(text) => {
+                Some(text.as_str())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, ["Hm.", "the answer was interrupted and begins again", "Hm.", "Whole."]);
+}
+
+#[test]
 fn a_turn_that_is_stopped_leaves_a_conversation_that_can_go_on() {
     let mut events = Vec::new();
     let mut course = Course::new(setup(), &mut events);
@@ -272,4 +313,53 @@ fn a_turn_that_is_stopped_leaves_a_conversation_that_can_go_on() {
     let done = course.into_done().unwrap();
     let [Message::Assistant(said)] = &*done.said else { panic!("{done:?}") };
     assert_eq!(said.content.text(), "Once upon a time <tool_");
+}
+
+fn rejected() -> ModelError {
+    let (url, message) = ("u".to_owned(), "no".to_owned());
+    ModelError::Rejected { url, status: 400, message, body: None }
+}
+
+#[test]
+fn a_turn_that_fails_keeps_what_its_finished_rounds_did() {
+    let mut events = Vec::new();
+    let mut course = Course::new(setup(), &mut events);
+    let content = vec![ToolContent::Text("sunny".to_owned())];
+    let settled = Entry::Settled {
+        call: 0,
+        outcome: Ok(ToolOutput { content, ..ToolOutput::default() }),
+        elapsed: Duration::ZERO,
+    };
+    let round =
+        [text("Looking."), call("a", "x"), Entry::Answered, Entry::Running { call: 0 }, settled, Entry::Ran];
+    for entry in round.into_iter().chain([text("It is"), Entry::Failed(rejected())]) {
+        course.take(entry, &mut events).unwrap();
+    }
+    let done = course.into_done().unwrap();
+    assert!(done.failed && done.resume.is_none());
+    crate::turn::check_answers(&done.said).unwrap();
+    let [Message::Assistant(said), Message::Tool(result)] = &*done.said else { panic!("{done:?}") };
+    assert_eq!((said.content.text().as_str(), result.content.text().as_str()), ("Looking.", "sunny"));
+    assert_eq!(events.last(), Some(&ChatEvent::Failed(rejected())));
+}
+
+#[test]
+fn a_turn_that_fails_while_tools_run_says_that_their_outcome_is_unknown() {
+    let mut events = Vec::new();
+    let mut course = Course::new(setup(), &mut events);
+    let round = [call("a", "x"), call("b", "y"), Entry::Answered, Entry::Running { call: 0 }];
+    for entry in round.into_iter().chain([Entry::Failed(rejected())]) {
+        course.take(entry, &mut events).unwrap();
+    }
+    let done = course.into_done().unwrap();
+    assert!(done.failed);
+    crate::turn::check_answers(&done.said).unwrap();
+    let [Message::Assistant(_), Message::Tool(one), Message::Tool(other)] = &*done.said else {
+        panic!("{done:?}")
+    };
+    assert_eq!(one.content.text(), "the turn failed while this call was running; its outcome is unknown");
+    assert_eq!(other.content.text(), "the turn failed before this call was run");
+    let ends = events.iter().filter(|event| matches!(event, ChatEvent::CallFinished { .. })).count();
+    assert_eq!(ends, 2, "{events:?}");
+    assert_eq!(events.last(), Some(&ChatEvent::Failed(rejected())));
 }

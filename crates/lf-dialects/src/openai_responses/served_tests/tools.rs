@@ -123,6 +123,14 @@ fn tools_that_come_with_the_input_are_tools_as_the_others() {
     let request = decode(json!({"model": "m", "input": input, "tools": [function("run")]}));
     let names: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["run", "late", "edit"]);
+    // an agent sends them with each of its turns
+    let again = json!({"type": "additional_tools", "role": "developer", "tools": [function("late"), function("run"), patch()]});
+    let hosted = json!({"type": "additional_tools", "role": "developer", "tools": [{"type": "web_search"}]});
+    let mut repeated = input;
+    repeated.as_array_mut().unwrap().extend([again, hosted.clone(), hosted]);
+    let repeated = decode(json!({"model": "m", "input": repeated, "tools": [function("run")]}));
+    assert_eq!(repeated.tools, request.tools);
+    assert_eq!(repeated.parameters[RESPONSES_ONLY]["tools"], json!([{"type": "web_search"}]));
     assert_eq!(messages(&request), "user \"hi\"");
     let wrong = json!([{"type": "additional_tools", "role": "developer", "tools": [{"type": "function"}]}]);
     insta::assert_snapshot!(refused(ask(wrong)), @r#"400 "input[0].tools[0].name" `input[0].tools[0].name` is missing: a string is needed"#);
@@ -256,7 +264,26 @@ fn what_a_client_did_for_a_tool_of_openais_own_goes_back_to_its_api_and_is_named
             left_out(dialect, ask(input.clone())).unwrap(),
             ["input: computer_call", "input: computer_call_output"],
         );
+        // nor is a model told of a turn in which the assistant said nothing
+        let sent = to_upstream(dialect, decode(ask(input.clone()))).to_string();
+        assert!(!sent.contains("assistant") && !sent.contains(r#""model","parts""#), "{sent}");
     }
+}
+
+#[test]
+fn a_search_that_cannot_be_read_is_told_as_it_was_written() {
+    let search = json!({"type": "tool_search", "execution": "client"});
+    let view = view(ask_with(json!({"tools": [search]})));
+    let mut completion = Completion::new("resp_1", 7, "m", view, LfEvents::Hidden);
+    let written = r#"{"query": "fi"#;
+    completion.push(&ChatEvent::ClientCalls(vec![ToolCall {
+        id: "f".to_owned(),
+        name: "tool_search".to_owned(),
+        arguments: Arguments::parse(written),
+        rest: Map::new(),
+    }]));
+    completion.push(&finished(FinishReason::ToolCalls));
+    assert_eq!(completion.finish().unwrap()["output"][0]["arguments"], written);
 }
 
 #[test]
@@ -289,6 +316,43 @@ fn what_a_clients_search_found_can_be_called() {
     let request = decode(ask(json!([{"role": "user", "content": "hi"}, call, output])));
     assert_eq!(request.tools, []);
     assert_eq!(to_upstream(Dialect::OpenaiResponses, request)["input"][2], output);
+}
+
+#[test]
+fn tools_that_came_with_earlier_input_are_there_when_the_conversation_goes_on() {
+    let space = json!({"type": "namespace", "name": "disk", "tools": [function("list")]});
+    let declared = json!([function("run"), {"type": "tool_search", "execution": "client"}]);
+    let first = decode(json!({"model": "m", "tools": declared, "input": [
+        {"type": "additional_tools", "role": "developer", "tools": [function("late"), {"type": "web_search"}]},
+        {"role": "user", "content": "hi"},
+        {"type": "tool_search_call", "call_id": "a", "execution": "client", "arguments": {"query": "files"}},
+        {"type": "tool_search_output", "call_id": "a", "execution": "client", "tools": [space]},
+    ]}));
+    let names = |request: &ChatRequest| -> Vec<String> {
+        request.tools.iter().map(|tool| tool.name.clone()).collect()
+    };
+    assert_eq!(names(&first), ["run", "tool_search", "late", "disk.list"]);
+    for dialect in FOREIGN.into_iter().chain([Dialect::OpenaiResponses]) {
+        let sent = to_upstream(dialect, first.clone()).to_string();
+        assert!(!sent.contains("$tools") && sent.matches("Does late.").count() == 1, "{sent}");
+    }
+
+    let output = json!({"type": "function_call_output", "call_id": "b", "output": "a.md"});
+    let new = json!({"type": "additional_tools", "role": "developer", "tools": [function("new"), function("late")]});
+    let go_on = |fields: Value| {
+        let mut body = json!({"model": "m", "previous_response_id": "resp_1", "tools": declared, "input": [output, new]});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let (mut request, mut view) = decoded(body).unwrap();
+        view.recall_tools(&mut request, &first.messages);
+        (request, view)
+    };
+    let (request, view) = go_on(json!({}));
+    assert_eq!(names(&request), ["run", "tool_search", "disk.list", "new", "late"]);
+    assert_eq!(view.forms["disk.list"].namespace.as_deref(), Some("disk"));
+    assert_eq!(request.parameters[RESPONSES_ONLY]["tools"], json!([{"type": "web_search"}]));
+    let one =
+        json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "run"}]});
+    assert_eq!(names(&go_on(json!({"tool_choice": one})).0), ["run"]);
 }
 
 #[test]

@@ -122,11 +122,13 @@ fn ollama_takes_images_in_the_next_message() {
 
 #[test]
 fn a_part_of_an_unknown_kind_costs_no_request_in_any_dialect() {
-    let dialects = [Dialect::OpenaiResponses, Dialect::Anthropic, Dialect::Gemini, Dialect::Ollama];
+    let dialects =
+        [Dialect::OpenaiChat, Dialect::OpenaiResponses, Dialect::Anthropic, Dialect::Gemini, Dialect::Ollama];
     for dialect in dialects {
         let odd = vec![Part::Other(json!({"type": "hologram"})), image("image/png")];
         let body = told(dialect, "m", odd).to_string();
         assert!(body.contains("[content of type `hologram`, which this model cannot be shown]"), "{body}");
+        assert!(!body.contains(r#""type":"hologram""#), "{body}");
     }
 }
 

@@ -106,3 +106,22 @@ async fn a_question_finds_its_call_or_nobody() {
     drop(second);
     assert_eq!(signals.questions.ask(None, "m", &Value::Null).await, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_answer_is_waited_for_no_longer_than_ten_minutes() {
+    struct Nobody;
+    impl Attendant for Nobody {
+        fn progress(&self, _: lf_core::tool::ToolProgress) {}
+        fn ask(&self, _: Question) -> lf_core::tool::BoxFuture<'_, Reply> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let asked = async |method: &str| {
+        let (method, params) = (method.to_owned(), Value::Null);
+        ask_in_time(&Nobody, Question { server: "s".into(), tool: None, method, params }).await
+    };
+    let begun = Instant::now();
+    assert_eq!(asked(Question::ELICITATION).await, Reply::Result(json!({"action": "cancel"})));
+    assert!(matches!(asked("roots/list").await, Reply::Refused { .. }));
+    assert_eq!(begun.elapsed(), ANSWER_LIMIT * 2);
+}

@@ -69,4 +69,7 @@ fn an_event_beyond_the_limit_ends_it_and_a_flood_of_comments_does_not() {
     let long: Vec<&[u8]> = std::iter::repeat_n(&b": endless"[..], 1000).collect();
     assert!(parse(&long, 100).unwrap().is_empty());
     assert_eq!(data(b": a comment\ndata: x\n\n"), ["x"]);
+    // a piece that begins with a colon is only a comment where a line begins
+    let colons = std::iter::once(&b"data: "[..]).chain(std::iter::repeat_n(&b"::::::::"[..], 20));
+    assert!(parse(&colons.collect::<Vec<_>>(), 100).is_err());
 }

@@ -12,7 +12,7 @@ const CHUNKED: &str =
 async fn a_reset_in_the_head_or_in_the_body_is_a_lost_call_that_is_not_made_again() {
     for bytes in ["", "HTTP/1.1 200 OK\r\ncontent-ty", HEAD, &format!("{HEAD}{{\"jsonrpc\"")] {
         let bytes = bytes.to_owned();
-        lost(&fails(move |_| Reply::raw(bytes.clone(), Ending::Reset)).await, "");
+        lost(&fails(move |_| Reply::raw(bytes.clone(), Ending::Reset)).await, "was cut off");
     }
 }
 
@@ -20,15 +20,18 @@ async fn a_reset_in_the_head_or_in_the_body_is_a_lost_call_that_is_not_made_agai
 #[tokio::test]
 async fn an_end_before_the_whole_answer_is_an_error_and_no_success() {
     for ending in [Ending::Close, Ending::HalfClose] {
-        for bytes in [
-            String::new(),
-            "HTTP/1.1 200 OK\r\n".to_owned(),
+        for (bytes, words) in [
+            (String::new(), "connection closed before message completed"),
+            ("HTTP/1.1 200 OK\r\n".to_owned(), "connection closed before message completed"),
             // a body shorter than it says
-            format!("{HEAD}{}", json!({"jsonrpc": "2.0", "id": 1, "result": {"content": []}})),
+            (
+                format!("{HEAD}{}", json!({"jsonrpc": "2.0", "id": 1, "result": {"content": []}})),
+                "was cut off",
+            ),
             // without its last chunk
-            format!("{CHUNKED}2\r\n{{}}\r\n"),
+            (format!("{CHUNKED}2\r\n{{}}\r\n"), "was cut off"),
         ] {
-            lost(&fails(move |_| Reply::raw(bytes.clone(), ending)).await, "");
+            lost(&fails(move |_| Reply::raw(bytes.clone(), ending)).await, words);
         }
     }
 }
@@ -137,7 +140,11 @@ async fn a_head_that_is_too_large_or_contradicts_itself_is_refused() {
     let vast = format!("HTTP/1.1 200 OK\r\nx-vast: {}\r\n\r\n", "x".repeat(1 << 20));
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x-many: 1\r\n".repeat(10_000));
     let twice = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\ncontent-length: 7\r\n\r\n{}";
-    for bytes in [vast, many, twice.to_owned()] {
-        lost(&fails(move |_| Reply::raw(bytes.clone(), Ending::Close)).await, "");
+    for (bytes, words) in [
+        (vast, "message head is too large"),
+        (many, "message head is too large"),
+        (twice.to_owned(), "invalid content-length parsed"),
+    ] {
+        lost(&fails(move |_| Reply::raw(bytes.clone(), Ending::Close)).await, words);
     }
 }

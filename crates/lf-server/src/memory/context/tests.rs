@@ -135,3 +135,16 @@ fn the_results_of_a_clients_own_calls_join_what_the_server_did() {
     lf_core::turn::check_answers(&shown).unwrap();
     assert_eq!(shown.len(), 5, "the round is shown, however small the room: {shown:?}");
 }
+
+#[test]
+fn what_was_not_answered_and_is_said_again_is_meant_once() {
+    let said = |words: &str| -> Vec<Message> { words.split_whitespace().map(user).collect() };
+    let repeats = |before: &str, now: &str| repeated(&kept(&said(before)), &said(now));
+    assert_eq!(repeats("one", "one"), 1);
+    assert_eq!(repeats("one two", "two"), 1);
+    assert_eq!(repeats("one two", "one two"), 2);
+    assert_eq!(repeats("one", "two"), 0);
+    assert_eq!(repeats("", "one"), 0);
+    let answered = kept(&[user("one"), assistant("yes")]);
+    assert_eq!(repeated(&answered, &said("one")), 0);
+}

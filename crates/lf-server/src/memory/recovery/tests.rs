@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::driver::tests::Runs;
 use crate::memory::message_id;
+use crate::memory::tests::unattended;
 
 const ROUNDS: usize = 6;
 
@@ -142,12 +143,7 @@ fn with(journal: impl Journal + 'static, walks: &Walks) -> Drive {
         tools: Arc::new(walking(walks.clone())),
         turn_timeout: std::time::Duration::from_secs(60),
         person: None,
-        approving: Approving {
-            approvals: Arc::new(crate::approvals::CallApprovals::new()),
-            about: About { project: "a/b".to_owned(), model: None, turn: None, conversation: None },
-            attendance: Attendance::Nobody,
-            wait: std::time::Duration::from_secs(300),
-        },
+        approving: unattended(),
         journal: Some(Box::new(journal)),
         stop: None,
         remember: Box::new(|_| {}),
@@ -158,7 +154,7 @@ async fn store(dir: &std::path::Path) -> Store {
     loop {
         match Store::open(dir.to_owned()).await {
             // the threads of the one before are about to end
-            Err(lf_store::StoreError::InUse { .. }) => tokio::task::yield_now().await,
+            Err(StoreError::InUse { .. }) => tokio::task::yield_now().await,
             opened => return opened.unwrap(),
         }
     }
@@ -198,7 +194,7 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
     let mut events = Vec::new();
     let course = Course::new(setup, &mut events);
     let running = Arc::new(Running::new(turn.clone(), "c".to_owned()));
-    let guard = memory.turn_to_speak("c").await;
+    let guard = memory.line("c").lock_owned().await;
     memory.run(running.clone(), course, events, with(journal, &walks), guard);
     let told = watched(running).await;
     let died = memory.leave.is_cancelled();
@@ -216,7 +212,7 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
         let mut journal = memory.store.journal(&record, entries);
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
         let running = Arc::new(Running::new(turn.clone(), "c".to_owned()));
-        let guard = memory.turn_to_speak("c").await;
+        let guard = memory.line("c").lock_owned().await;
         memory.run(running.clone(), course, events, with(journal, &walks), guard);
         all = watched(running).await;
     }

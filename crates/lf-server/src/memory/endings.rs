@@ -1,0 +1,86 @@
+//! Ends of turns that could not be kept when they came. The turn is over for whoever watched it, and what it said is kept as
+//! soon as that is possible, before anything else is said in its conversation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lf_core::Message;
+use lf_core::turn::Waiting;
+use lf_store::{StoreError, TurnState};
+use tracing::{info, warn};
+
+use super::Memory;
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) struct Ending {
+    pub turn: String,
+    pub conversation: String,
+    pub state: TurnState,
+    /// What the turn added to its conversation.
+    pub said: Vec<(String, Message)>,
+    /// What still waits for an approval.
+    pub waiting: Option<Waiting>,
+}
+
+/// No more than there were turns at the time: while nothing can be kept, none begins. What is left when the daemon ends is
+/// gone on with at the next start.
+#[derive(Default)]
+pub(super) struct Endings(tokio::sync::Mutex<Vec<Ending>>);
+
+impl Memory {
+    /// # Errors
+    /// Then it can be kept later.
+    pub(super) async fn keep(&self, ending: &Ending) -> Result<(), StoreError> {
+        // before the end: a turn that has no end is ended again after a crash
+        if let Some(waiting) = &ending.waiting {
+            self.store.leave(&ending.conversation, waiting).await?;
+        }
+        self.store.end(&ending.turn, &ending.conversation, ending.state, &ending.said).await
+    }
+
+    /// Keeps an end later.
+    pub(super) async fn owe(self: &Arc<Self>, ending: Ending) {
+        let mut owed = self.endings.0.lock().await;
+        owed.push(ending);
+        if owed.len() > 1 {
+            return;
+        }
+        drop(owed);
+        let memory = self.clone();
+        self.tasks.spawn(async move { while memory.pause().await && memory.settle(None).await.is_err() {} });
+    }
+
+    /// Waits between two tries. False when there is to be no other one: the daemon ends.
+    pub(super) async fn pause(&self) -> bool {
+        tokio::select! {
+            () = self.closing.cancelled() => false,
+            () = tokio::time::sleep(PAUSE) => true,
+        }
+    }
+
+    /// Keeps what is owed to one conversation, or all.
+    ///
+    /// # Errors
+    /// When something of it still cannot be kept.
+    pub(super) async fn settle(&self, conversation: Option<&str>) -> Result<(), StoreError> {
+        let mut owed = self.endings.0.lock().await;
+        let mut at = 0;
+        while let Some(ending) = owed.get(at) {
+            if conversation.is_some_and(|conversation| conversation != ending.conversation) {
+                at += 1;
+                continue;
+            }
+            let turn = &ending.turn;
+            match self.keep(ending).await {
+                Ok(()) => info!(turn, state = ending.state.name(), "the end of a turn is kept at last"),
+                // with its conversation, or its whole database, the turn may have been taken away
+                Err(error) if self.store.turn(turn).await?.is_some() => return Err(error),
+                Err(error) => warn!(turn, %error, "a turn is gone whose end was to be kept"),
+            }
+            owed.remove(at);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+
+use lf_core::message::{Message, Prose};
+use lf_core::project::{HttpServer, Limits, Provider, ToolCallStrategy, Transport};
+use lf_core::turn::cassette::Cassette;
+use lf_core::{Model, ModelDelta, ModelRequest, ToolSet};
+use serde_json::json;
+
+use super::*;
+
+fn setup(parameters: Value) -> Setup {
+    let Value::Object(parameters) = parameters else { panic!("an object") };
+    let said = Message::User(Prose { content: "hi".into(), rest: Map::new() });
+    Setup {
+        id: "0123456789abcdef0123456789abcdef".to_owned(),
+        model: "m".to_owned(),
+        request: ModelRequest { messages: vec![said], parameters, ..ModelRequest::default() },
+        tools: ToolSet::default(),
+        strategy: ToolCallStrategy::NativeApi,
+        text_formats: lf_core::text_calls::DEFAULT,
+        limits: Limits::default(),
+        calls_left: None,
+        always: Vec::new(),
+        waiting: None,
+    }
+}
+
+fn begun(parameters: Value) -> Entry {
+    Entry::Begun(Box::new(setup(parameters)))
+}
+
+fn text(text: &str) -> Entry {
+    Entry::Delta(ModelDelta::Text(text.to_owned()))
+}
+
+#[test]
+fn only_its_owner_reads_a_recording_and_none_is_written_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.jsonl");
+    let mut recording = Recording::create(&path).unwrap();
+    recording.append(&begun(json!({})));
+    recording.write();
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(Recording::create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    let unused = directory.path().join("b.jsonl");
+    drop(Recording::create(&unused).unwrap());
+    assert!(!unused.exists(), "nothing was recorded");
+    drop(recording);
+    assert!(path.exists());
+}
+
+#[test]
+fn what_was_appended_is_written_in_whole_lines_and_read_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.jsonl");
+    let mut recording = Recording::create(&path).unwrap();
+    for entry in [begun(json!({})), text("Hal"), text("lo")] {
+        recording.append(&entry);
+        recording.write();
+        assert!(std::fs::read_to_string(&path).unwrap().ends_with('\n'));
+    }
+    recording.append(&Entry::Answered);
+    drop(recording);
+    let cassette = Cassette::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert!(cassette.is_over);
+    assert_eq!(cassette.entries.len(), 4);
+}
+
+#[test]
+fn a_recording_that_grows_too_long_ends_and_the_turn_does_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.jsonl");
+    let mut recording = Recording::create(&path).unwrap();
+    recording.append(&begun(json!({})));
+    let long = text(&"x".repeat(20 * 1024 * 1024));
+    for _ in 0..5 {
+        recording.append(&long);
+        recording.write();
+    }
+    let cassette = Cassette::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(cassette.entries.len(), 4);
+    assert!(!cassette.is_over);
+}
+
+#[test]
+fn secrets_of_the_project_are_in_no_recording() {
+    let mut model = Model::new("m", Provider::Openai, "m", "https://api.example");
+    model.api_key = Some("sk-\"quoted\"-hush".into());
+    model.extra_body.insert("api_key".to_owned(), "body-secret-hush".into());
+    let http = HttpServer {
+        base_url: "https://mcp.example".to_owned(),
+        headers: vec![("Authorization".to_owned(), "Bearer header-secret-hush".into())],
+        auth: None,
+    };
+    let server = lf_core::McpServer::new("s", Transport::Http(http));
+    let project = Project {
+        namespace: "n".to_owned(),
+        name: "p".to_owned(),
+        root: PathBuf::new(),
+        servers: [("s".to_owned(), Ok(Arc::new(server)))].into_iter().collect(),
+        models: [("m".to_owned(), Ok(Arc::new(model)))].into_iter().collect(),
+        default_model: None,
+        prompts: BTreeMap::new().into_iter().collect(),
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.jsonl");
+    let mut recording = Recording::create(&path).unwrap().of(&project);
+    recording.append(&begun(json!({"api_key": "body-secret-hush", "seed": 7})));
+    recording.append(&text("The key is sk-\"quoted\"-hush, the header has header-secret-hush."));
+    drop(recording);
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert!(!written.contains("hush"), "{written}");
+    let cassette = Cassette::parse(&written).unwrap();
+    assert_eq!(Value::Object(cassette.setup.request.parameters), json!({"seed": 7}));
+}
