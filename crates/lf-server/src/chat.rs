@@ -2,11 +2,12 @@
 
 mod rerun;
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use async_stream::stream;
 use futures_core::Stream;
+use futures_util::StreamExt as _;
 use lf_core::message::{Prose, Role};
 use lf_core::model::ChatRequest;
 use lf_core::project::InlineTool;
@@ -14,7 +15,9 @@ use lf_core::project::Provider;
 use lf_core::text_calls::{self, TextFormat};
 use lf_core::tool::Person;
 use lf_core::tool_set::Target;
-use lf_core::turn::{Course, Done, Entry, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back};
+use lf_core::turn::{
+    Course, Done, Entry, Resume, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back,
+};
 use lf_core::{
     Catalogue, ChatEvent, Content, Journal, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolRef,
     ToolResult, ToolSet, ToolSource,
@@ -59,16 +62,25 @@ pub(crate) struct Conversation {
     pub always: Vec<ToolRef>,
     /// Calls of an earlier turn that begin this one.
     pub waiting: Option<Waiting>,
-    /// Takes the conversation after a turn that did not fail.
-    pub keep: Option<Box<dyn FnOnce(Vec<Message>) + Send>>,
+    /// Where what was said is left for whoever keeps it.
+    pub leave: Option<Arc<Said>>,
+}
+
+/// What one turn adds to a conversation.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// The request's own messages; there when the turn begins.
+    pub asked: OnceLock<Vec<Message>>,
+    /// There at the end of a turn that did not fail.
+    pub answered: OnceLock<Vec<Message>>,
 }
 
 /// A turn that can begin.
 pub(crate) struct Prepared {
     pub project: Arc<Project>,
     pub setup: Setup,
-    /// The conversation up to here, without the project's prompts.
-    pub given: Vec<Message>,
+    /// What the request adds to the conversation.
+    pub asked: Vec<Message>,
     pub notices: Vec<String>,
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
@@ -108,18 +120,20 @@ impl App {
         request: ChatRequest,
         mut conversation: Conversation,
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
-        let keep = conversation.keep.take();
+        let leave = conversation.leave.take();
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
-        let left = self.left_for(scope, &request, &mut conversation).await?;
-        let Prepared { project, setup, given, notices, upstreams, tools } =
+        let left_waiting = self.left_for(scope, &request, &mut conversation).await?;
+        let Prepared { project, setup, asked, notices, upstreams, tools } =
             self.prepare(scope, request, conversation).await?;
-        if let Some(left) = left {
+        if let Some(left) = left_waiting {
             self.approvals.taken(&left);
+        }
+        if let Some(leave) = &leave {
+            let _ = leave.asked.set(asked);
         }
         let recording = self.recording(&project, &setup, recording);
         let mut journal = recording.map(|recording| Box::new(recording) as Box<dyn Journal>);
-        let kept = keep.map(|keep| (keep, given));
         let turn_timeout = setup.limits.turn_timeout;
         let about = About::turn(&project, &setup, None);
         let approving = Approving {
@@ -130,21 +144,30 @@ impl App {
         };
         let approvals = self.approvals.clone();
         let (course, events) = begin(setup, notices, journal.as_mut());
-        let resumes = self.resumes.clone();
+        let left: Arc<Mutex<Option<Resume>>> = Arc::default();
+        let resume = left.clone();
         let remember = Box::new(move |done: Done| {
-            if let Some((keep, mut messages)) = kept.filter(|_| !done.failed) {
-                messages.extend(done.said.iter().cloned());
-                keep(messages);
+            if let Some(leave) = leave.filter(|_| !done.failed) {
+                let _ = leave.answered.set(done.said.to_vec());
             }
-            if let Some(resume) = done.resume {
-                resumes.remember(resume);
-            }
+            *left.lock().unwrap_or_else(PoisonError::into_inner) = done.resume;
             if let Some(waiting) = done.waiting {
                 approvals.leave(waiting, about);
             }
         });
         let with = Drive { upstreams, tools, turn_timeout, person, approving, journal, stop: None, remember };
-        Ok(drive(course, events, with))
+        let mut events = Box::pin(drive(course, events, with));
+        let resumes = self.resumes.clone();
+        Ok(stream! {
+            while let Some(event) = events.next().await {
+                // a client that has seen the end may come back at once
+                let resume = resume.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(resume) = resume {
+                    resumes.remember(resume).await;
+                }
+                yield event;
+            }
+        })
     }
 
     /// The calls with which an earlier turn of a client's own conversation ended, where its words or its decisions name
@@ -202,8 +225,11 @@ impl App {
         self.log_tools(&project, &model, &catalogue, &set);
         let others = self.stand_ins(&project, &model, &catalogue, &inline, &request);
         let tool_choice = tool_choice(request.tool_choice, &set)?;
-        let all = self.given(request.messages, &conversation)?;
-        let given = all[conversation.unkept.min(all.len())..].to_vec();
+        let own = |all: &[Message]| all[conversation.unkept.min(all.len())..].to_vec();
+        let sent = own(&request.messages);
+        let all = self.given(request.messages, &conversation).await?;
+        // what is put back is said by this request, too
+        let asked = if conversation.before.is_empty() { own(&all) } else { sent };
         let mut messages = prompted(&project, &model, all, &request.variables)?;
         set.expose_history(&mut messages);
         let setup = Setup {
@@ -227,9 +253,9 @@ impl App {
         let down = catalogue.down.iter();
         let notices =
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
-        let asked = Upstream { model, provider, stand_in: None };
-        let upstreams = Upstreams::new(asked, others, self.circuits.clone());
-        Ok(Prepared { project, setup, given, notices, upstreams, tools })
+        let first = Upstream { model, provider, stand_in: None };
+        let upstreams = Upstreams::new(first, others, self.circuits.clone());
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools })
     }
 
     /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
@@ -286,7 +312,11 @@ impl App {
     }
 
     /// The client's messages, with what the server remembers of them put back.
-    fn given(&self, mut given: Vec<Message>, conversation: &Conversation) -> Result<Vec<Message>, Refusal> {
+    async fn given(
+        &self,
+        mut given: Vec<Message>,
+        conversation: &Conversation,
+    ) -> Result<Vec<Message>, Refusal> {
         let wrong = |message| Refusal::BadRequest { message, param: Some("messages".to_owned()) };
         if !conversation.before.is_empty() {
             // nothing has to be put back into what was never given away
@@ -297,11 +327,7 @@ impl App {
         }
         check_answers(&given).map_err(wrong)?;
         answer_in_order(&mut given);
-        let ids = given.iter().filter_map(|message| match message {
-            Message::Assistant(said) => Some(said.calls.iter().map(|call| call.id.clone())),
-            _ => None,
-        });
-        let known: HashMap<_, _> = self.resumes.find(ids.flatten());
+        let known = self.resumes.find(calls(&given)).await;
         if !known.is_empty() {
             put_back(&mut given, |id| known.get(id).cloned());
         }
@@ -327,6 +353,15 @@ impl App {
         }
         tracing::info!(target: "agents.chat_orchestrator", tool_count = set.len(), tool_names = listed(&names), "MCP tools loaded");
     }
+}
+
+/// The ids of all calls.
+fn calls(messages: &[Message]) -> Vec<String> {
+    let calls = messages.iter().filter_map(|message| match message {
+        Message::Assistant(said) => Some(said.calls.iter().map(|call| call.id.clone())),
+        _ => None,
+    });
+    calls.flatten().collect()
 }
 
 fn not_waiting(id: &str) -> Refusal {

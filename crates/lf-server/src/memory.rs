@@ -5,11 +5,12 @@ mod context;
 mod endings;
 mod forgetting;
 mod recovery;
+mod resumes;
 mod running;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
@@ -23,14 +24,16 @@ use tracing::{error, info};
 
 use crate::app::{App, Refusal};
 use crate::approvals::{self, About, Attendance, Outcome};
-use crate::chat;
+use crate::chat::{self, Prepared};
 use crate::driver::{Approving, Drive, drive};
 use crate::recording::{Recorded, Recording};
 
+pub(crate) use context::pending;
 use context::unsaid;
 use endings::{Ending, Endings};
 use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
+pub(crate) use resumes::Resumes;
 pub(crate) use running::Running;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
@@ -61,6 +64,8 @@ pub(crate) struct Saying {
     pub request: ChatRequest,
     /// All tools of the model, or those that were chosen for the conversation.
     pub chosen_tools: bool,
+    /// The most calls that are run for this request.
+    pub calls_left: Option<u64>,
     /// Who may approve calls.
     pub attendance: Attendance,
 }
@@ -90,6 +95,11 @@ impl Memory {
         running.values().filter(|turn| turn.conversation == conversation).cloned().collect()
     }
 
+    /// Does something that nobody waits for, but a drain.
+    pub(crate) fn later(&self, what: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(what);
+    }
+
     /// Waits for the turns that run; with `now`, leaves them for the next start.
     pub(crate) async fn drain(&self, now: &CancellationToken) {
         self.closing.cancel();
@@ -104,8 +114,13 @@ impl Memory {
     }
 
     /// Waits until it is this caller's turn to speak.
-    async fn turn_to_speak(&self, conversation: &str) -> OwnedMutexGuard<()> {
+    pub(crate) async fn turn_to_speak(&self, conversation: &str) -> OwnedMutexGuard<()> {
         self.line(conversation).lock_owned().await
+    }
+
+    /// The same without waiting; `None` while a turn runs.
+    pub(crate) fn quiet(&self, conversation: &str) -> Option<OwnedMutexGuard<()>> {
+        self.line(conversation).try_lock_owned().ok()
     }
 
     /// The same for a client, which does not wait for ever.
@@ -137,7 +152,7 @@ impl Memory {
 
 /// What only has to be written to begin.
 struct Ready {
-    prepared: chat::Prepared,
+    prepared: Prepared,
     approving: Approving,
     recording: Option<Recording>,
     conversation: String,
@@ -196,14 +211,19 @@ impl App {
         saying: Saying,
     ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
-        let refuse = |reason: String| Refusal::NoMemory { reason };
-        if memory.tasks.len() >= TURNS {
-            return Err(refuse(format!("{TURNS} turns run or wait already")));
-        }
+        self.check_room(memory)?;
         let (app, scope, id) = (self.clone(), scope.cloned(), conversation.id.clone());
         // a client that left in the middle of this would leave a turn that is kept and never runs
         let begun = memory.tasks.spawn(async move { app.begin(scope.as_ref(), &id, saying).await });
-        begun.await.unwrap_or_else(|error| Err(refuse(format!("the turn could not begin: {error}"))))
+        begun.await.unwrap_or_else(|error| Err(not_begun(&error)))
+    }
+
+    fn check_room(&self, memory: &Memory) -> Result<(), Refusal> {
+        if memory.tasks.len() >= TURNS {
+            let reason = format!("{TURNS} turns run or wait already");
+            return Err(Refusal::NoMemory { reason });
+        }
+        Ok(())
     }
 
     async fn begin(
@@ -236,7 +256,7 @@ impl App {
         let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
             return Err(Refusal::UnknownConversation(id.to_owned()));
         };
-        let Saying { mut request, chosen_tools, attendance } = saying;
+        let Saying { mut request, chosen_tools, calls_left, attendance } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
         // they are of this request, and nothing that was said
@@ -256,23 +276,60 @@ impl App {
         let with = chat::Conversation {
             before: shown.into(),
             tools,
+            calls_left,
             always,
             waiting,
             ..chat::Conversation::default()
         };
         let prepared = self.prepare(scope, request, with).await?;
+        let kept = again.len();
+        let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
+        let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
+        Ok(Ready { kept, ..self.armed(prepared, conversation.id, said, attendance, guard) })
+    }
+
+    /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end.
+    ///
+    /// # Errors
+    /// [`Refusal::NoMemory`]; then nothing was kept.
+    pub(crate) async fn set_going(
+        &self,
+        prepared: Prepared,
+        conversation: &str,
+        said: Vec<(String, Message)>,
+        attendance: Attendance,
+        guard: OwnedMutexGuard<()>,
+    ) -> Result<Arc<Running>, Refusal> {
+        let memory = self.memory()?;
+        self.check_room(memory)?;
+        let ready = self.armed(prepared, conversation.to_owned(), said, attendance, guard);
+        let here = memory.clone();
+        // dropped meanwhile, it begins all the same
+        let begun = memory.tasks.spawn(async move { here.set_going(ready).await });
+        begun.await.unwrap_or_else(|error| Err(not_begun(&error)))
+    }
+
+    fn armed(
+        &self,
+        prepared: Prepared,
+        conversation: String,
+        said: Vec<(String, Message)>,
+        attendance: Attendance,
+        guard: OwnedMutexGuard<()>,
+    ) -> Ready {
         let approving = Approving {
             approvals: self.approvals.clone(),
-            about: About::turn(&prepared.project, &prepared.setup, Some(&conversation.id)),
+            about: About::turn(&prepared.project, &prepared.setup, Some(&conversation)),
             attendance,
             wait: prepared.setup.limits.approval_timeout,
         };
         let recording = self.recording(&prepared.project, &prepared.setup, None);
-        let kept = again.len();
-        let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
-        let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
-        Ok(Ready { prepared, approving, recording, conversation: conversation.id, said, kept, guard })
+        Ready { prepared, approving, recording, conversation, said, kept: 0, guard }
     }
+}
+
+fn not_begun(error: &tokio::task::JoinError) -> Refusal {
+    Refusal::NoMemory { reason: format!("the turn could not begin: {error}") }
 }
 
 impl Memory {
@@ -289,7 +346,7 @@ impl Memory {
         };
         let turn_timeout = prepared.setup.limits.turn_timeout;
         let (course, events) = chat::begin(prepared.setup, prepared.notices, Some(&mut journal));
-        let running = Arc::new(Running::new(turn, conversation, said));
+        let running = Arc::new(Running::new(turn, conversation));
         let with = Drive {
             upstreams: prepared.upstreams,
             approving,
@@ -377,15 +434,13 @@ impl Memory {
         done: Option<Done>,
     ) -> Result<(), StoreError> {
         let (said, waiting) = done.map(|done| (done.said.to_vec(), done.waiting)).unwrap_or_default();
-        let said = said.into_iter().map(|message| (message_id(), message)).collect();
         let (turn, conversation) = (running.turn.clone(), running.conversation.clone());
-        let ending = Ending { turn, conversation, state, said, waiting };
+        let ending = Ending { turn, conversation, state, said: named(said), waiting };
         if let Err(error) = self.keep(&ending).await {
             error!(turn = running.turn, %error, "the end of a turn cannot be kept now");
             self.owe(ending).await;
             return Err(error);
         }
-        running.answered(ending.said);
         info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
         Ok(())
     }
@@ -415,7 +470,18 @@ fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
     }
 }
 
-pub(crate) fn message_id() -> String {
+/// Messages with ids of their own.
+pub(crate) fn named(messages: Vec<Message>) -> Vec<(String, Message)> {
+    messages.into_iter().map(|message| (message_id(), message)).collect()
+}
+
+/// So long ago, in milliseconds since 1970.
+pub(crate) fn ago(time: Duration) -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.saturating_sub(time).as_millis().try_into().unwrap_or(i64::MAX)
+}
+
+fn message_id() -> String {
     format!("msg-{}", uuid::Uuid::now_v7().simple())
 }
 

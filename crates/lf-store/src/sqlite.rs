@@ -73,15 +73,24 @@ pub(crate) struct Statement {
 
 /// Statements of which all are done or none.
 #[derive(Debug, Default)]
-pub(crate) struct Batch(Vec<Statement>);
+pub(crate) struct Batch {
+    statements: Vec<Statement>,
+    /// What it deletes must not be found in the files any more.
+    erases: bool,
+}
 
 impl Batch {
+    /// Of statements that delete what somebody said.
+    pub(crate) fn erasing() -> Self {
+        Self { erases: true, ..Self::default() }
+    }
+
     pub(crate) fn add(&mut self, sql: &'static str, params: Vec<Param>) {
-        self.0.push(Statement { sql, params });
+        self.statements.push(Statement { sql, params });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.statements.is_empty()
     }
 }
 
@@ -173,6 +182,7 @@ fn thread(name: &str, path: &Path, run: impl FnOnce() + Send + 'static) -> Resul
 
 fn write(mut queue: mpsc::Receiver<Write>, place: &Place) {
     let mut writer = Writer::default();
+    let mut erased = false;
     while let Some(first) = queue.blocking_recv() {
         let mut group = vec![first];
         while group.len() < GROUP {
@@ -180,12 +190,21 @@ fn write(mut queue: mpsc::Receiver<Write>, place: &Place) {
             group.push(next);
         }
         let outcomes = match writer.connection(place) {
-            Ok(connection) => commit(connection, &group).map_err(|error| {
-                if is_broken(&error) {
-                    writer.close(place);
+            Ok(connection) => match commit(connection, &group) {
+                Ok(done) => {
+                    erased |= group.iter().any(|(batch, _)| batch.erases);
+                    if erased {
+                        erased = !empty_log(connection);
+                    }
+                    Ok(done)
                 }
-                said(&error, &place.path)
-            }),
+                Err(error) => {
+                    if is_broken(&error) {
+                        writer.close(place);
+                    }
+                    Err(said(&error, &place.path))
+                }
+            },
             Err(error) => Err(error),
         };
         for (at, (_, sender)) in group.into_iter().enumerate() {
@@ -199,6 +218,13 @@ fn write(mut queue: mpsc::Receiver<Write>, place: &Place) {
     }
 }
 
+/// Takes what was deleted out of the write-ahead log, too. False while somebody reads in it for longer than [`BUSY`]: then
+/// it is done after a later commit, or when the database is closed.
+fn empty_log(connection: &Connection) -> bool {
+    let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    busy.is_ok_and(|busy| busy == 0)
+}
+
 /// Of one batch: the rows that each statement changed, or what SQLite says.
 type Outcome = Result<Vec<usize>, (Option<ErrorCode>, String)>;
 
@@ -209,9 +235,10 @@ fn commit(connection: &mut Connection, group: &[Write]) -> rusqlite::Result<Vec<
     }
     let mut transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let mut outcomes = Vec::with_capacity(group.len());
-    for (Batch(statements), _) in group {
+    for (batch, _) in group {
         let savepoint = transaction.savepoint()?;
-        let changed: rusqlite::Result<Vec<usize>> = statements
+        let changed: rusqlite::Result<Vec<usize>> = batch
+            .statements
             .iter()
             .map(|statement| {
                 savepoint.prepare_cached(statement.sql)?.execute(params_from_iter(&statement.params))

@@ -4,6 +4,8 @@ mod approvals;
 mod conversations;
 mod messages;
 mod parts;
+mod responses;
+mod resumes;
 mod turns;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ use crate::sqlite::{Batch, Durability, Param, Row, Sqlite};
 pub use approvals::LeftWaiting;
 pub use conversations::{Conversation, Kind, Page};
 pub use messages::Kept;
+pub use responses::Response;
 pub use turns::{Begin, TurnJournal, TurnRecord, TurnState};
 
 /// The memory of one data directory. Cheap to clone.

@@ -149,7 +149,7 @@ impl App {
         };
         let Read { mut course, mut events, entries, model, setup, answering } = read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
-        let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone(), Vec::new()));
+        let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone()));
         let project = self.project_of(&conversation.scope).await?;
         // a client of the whole daemon may have named it with its project
         let own = model.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
@@ -285,8 +285,11 @@ fn take_up(
     }
 }
 
-/// The events of a turn that does not run, from its journal.
-pub(crate) async fn events(memory: &Memory, turn: &TurnRecord) -> Result<Vec<ChatEvent>, String> {
+/// The events of a turn that does not run, from its journal. `None` where they were deleted with a message.
+pub(crate) async fn events(memory: &Memory, turn: &TurnRecord) -> Result<Option<Vec<ChatEvent>>, String> {
+    if !memory.store.has_entries(&turn.id).await.map_err(|error| error.to_string())? {
+        return Ok(None);
+    }
     let Read { mut events, .. } = read(memory, turn).await.map_err(|hindrance| hindrance.to_string())?;
     let ended = matches!(events.last(), Some(ChatEvent::Finished { .. } | ChatEvent::Failed(_)));
     if !ended && turn.state != TurnState::Running {
@@ -294,7 +297,7 @@ pub(crate) async fn events(memory: &Memory, turn: &TurnRecord) -> Result<Vec<Cha
         let (url, message) = ("the turn".to_owned(), "what else happened in it was not kept".to_owned());
         events.push(ChatEvent::Failed(ModelError::Failed { url, status: 503, message, retry_after: None }));
     }
-    Ok(events)
+    Ok(Some(events))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! A turn that runs, and those who watch it.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_stream::stream;
 use futures_core::Stream;
-use lf_core::{ChatEvent, Message};
+use lf_core::ChatEvent;
 use lf_store::TurnState;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -17,13 +17,9 @@ const STOP_WAIT: Duration = Duration::from_secs(5);
 pub(crate) struct Running {
     pub turn: String,
     pub conversation: String,
-    /// What the client said, as it was kept.
-    pub said: Vec<(String, Message)>,
     /// Ends the turn where it is.
     pub stop: CancellationToken,
     events: Mutex<Vec<Arc<ChatEvent>>>,
-    /// What the turn added, once it is over.
-    answered: OnceLock<Vec<(String, Message)>>,
     state: watch::Sender<Watched>,
 }
 
@@ -37,14 +33,12 @@ struct Watched {
 }
 
 impl Running {
-    pub(super) fn new(turn: String, conversation: String, said: Vec<(String, Message)>) -> Self {
+    pub(super) fn new(turn: String, conversation: String) -> Self {
         Self {
             turn,
             conversation,
-            said,
             stop: CancellationToken::new(),
             events: Mutex::default(),
-            answered: OnceLock::new(),
             state: watch::Sender::default(),
         }
     }
@@ -66,13 +60,9 @@ impl Running {
         self.state.send_modify(|state| state.over = true);
     }
 
-    pub(super) fn answered(&self, messages: Vec<(String, Message)>) {
-        let _ = self.answered.set(messages);
-    }
-
-    /// What the turn added to its conversation; nothing before its end.
-    pub(crate) fn added(&self) -> &[(String, Message)] {
-        self.answered.get().map_or(&[], Vec::as_slice)
+    /// The events so far.
+    pub(crate) fn told(&self) -> Vec<Arc<ChatEvent>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether the last event has been told. A turn that was left for the next start has none.

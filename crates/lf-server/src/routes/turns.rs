@@ -69,7 +69,11 @@ pub(super) async fn events(
         Err(refused) => return refused,
     };
     match events_of(&memory, &turn).await {
-        Ok(events) => told(events, seen),
+        Ok(Some(events)) => told(events, seen),
+        Ok(None) => {
+            let what = format!("the events of turn `{id}` were deleted with a message of its conversation");
+            caller.refuse(StatusCode::GONE, &what)
+        }
         Err(reason) => {
             let what = format!("turn `{id}` cannot be read: {reason}");
             caller.refuse(StatusCode::INTERNAL_SERVER_ERROR, &what)
@@ -114,7 +118,7 @@ fn sse(number: usize, event: &ChatEvent) -> Event {
     if number == 0 { named } else { named.id(number.to_string()) }
 }
 
-fn respond(mut response: Response) -> Response {
+pub(super) fn respond(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -74,6 +74,8 @@ fn begun(messages: Vec<Message>) -> Entry {
     }))
 }
 
+mod forgetting;
+
 const ALL: Page = Page { offset: 0, limit: 100 };
 
 #[tokio::test]
