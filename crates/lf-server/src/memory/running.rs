@@ -10,7 +10,12 @@ use lf_store::TurnState;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::Memory;
+
 const STOP_WAIT: Duration = Duration::from_secs(5);
+/// A turn that a restart left is looked for so often, and for so long.
+const LOOK: Duration = Duration::from_millis(50);
+const TAKEN_UP: Duration = Duration::from_secs(10);
 
 /// A turn of a kept conversation. Its events are numbered from 1; progress reports have no number, because only the
 /// latest matters and none is kept.
@@ -30,6 +35,26 @@ struct Watched {
     /// The latest report of a tool.
     progress: Option<Arc<ChatEvent>>,
     over: bool,
+}
+
+impl Memory {
+    /// A turn that runs, or is about to be gone on with after a restart: for that one it waits, 10 s at most.
+    pub(crate) async fn going(&self, turn: &str) -> Option<Arc<Running>> {
+        let taken_up = async {
+            loop {
+                if let Some(running) = self.running(turn) {
+                    return Some(running);
+                }
+                let is_left =
+                    self.store.turn(turn).await.ok()?.is_some_and(|it| it.state == TurnState::Running);
+                if !is_left {
+                    return None;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(TAKEN_UP, taken_up).await.ok().flatten()
+    }
 }
 
 impl Running {

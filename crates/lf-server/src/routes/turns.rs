@@ -61,7 +61,7 @@ pub(super) async fn events(
         Ok(memory) => memory.clone(),
         Err(refusal) => return caller.refusal(&refusal),
     };
-    if let Some(running) = memory.running(&id) {
+    if let Some(running) = memory.going(&id).await {
         return watched(&shared, running, seen);
     }
     let turn = match find(&shared, &caller, &id).await {
@@ -131,7 +131,7 @@ pub(super) async fn cancel(State(shared): State<Shared>, Path(id): Path<String>,
         Ok(memory) => memory.clone(),
         Err(refusal) => return caller.refusal(&refusal),
     };
-    if let Some(running) = memory.running(&id) {
+    if let Some(running) = memory.going(&id).await {
         running.stop().await;
     }
     get(State(shared), Path(id), caller).await

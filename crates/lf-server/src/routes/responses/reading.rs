@@ -123,7 +123,7 @@ async fn again(shared: &Shared, caller: &Caller, stored: Stored, after: Option<u
         Ok(memory) => memory,
         Err(refusal) => return caller.refusal(&refusal),
     };
-    let events: Events = match memory.running(&stored.turn) {
+    let events: Events = match memory.going(&stored.turn).await {
         Some(running) => Box::pin(watched(running).take_until(shared.cut.clone().cancelled_owned())),
         None => match told(&shared.app, &stored).await {
             Ok(events) => Box::pin(futures_util::stream::iter(events)),
@@ -184,7 +184,7 @@ pub(super) async fn remove(app: &App, stored: &Stored) -> Result<(), Refusal> {
     app.making.stop(&stored.id);
     let own = memory.store.conversation(&stored.conversation).await.map_err(|error| unkept(&error))?;
     let is_kept = own.is_some_and(|own| own.kind == lf_store::Kind::Conversation);
-    if let Some(running) = memory.running(&stored.turn).filter(|_| !is_kept) {
+    if let Some(running) = memory.going(&stored.turn).await.filter(|_| !is_kept) {
         running.stop().await;
     }
     // in a chain of responses turns hold this only while they begin; a kept conversation loses nothing that a turn needs
@@ -203,7 +203,10 @@ pub(in super::super) async fn cancel(
         Ok(stored) => stored,
         Err(refused) => return refused,
     };
-    let running = shared.app.memory().ok().and_then(|memory| memory.running(&stored.turn));
+    let running = match shared.app.memory() {
+        Ok(memory) => memory.going(&stored.turn).await,
+        Err(_) => None,
+    };
     let is_stopped = match running {
         Some(running) => {
             running.stop().await;
