@@ -242,6 +242,7 @@ fn a_call_that_must_be_approved_is_asked_about_at_the_terminal() {
         chat.wait_for("wants to run `wipe` of MCP server `disk`");
         chat.wait_for("run it?");
         chat.type_line("perhaps");
+        chat.wait_for("answer yes, no or always");
         assert_eq!(calls(), 0);
         chat.type_line("no");
         chat.wait_for("done 0");

@@ -117,15 +117,15 @@ pub struct Events {
 
 /// Posts, and reads the answer's events one by one.
 pub fn stream(url: &str, body: &Value) -> Events {
-    events(build("POST", url, &[], Some(body.to_string())))
+    open(build("POST", url, &[], Some(body.to_string())))
 }
 
-/// Reads events that are there without being asked for.
-pub fn watch(url: &str) -> Events {
-    events(build("GET", url, &[], None))
+/// Gets a stream, and reads its events one by one.
+pub fn watch(url: &str, headers: &[(&str, &str)]) -> Events {
+    open(build("GET", url, headers, None))
 }
 
-fn events(request: reqwest::RequestBuilder) -> Events {
+fn open(request: reqwest::RequestBuilder) -> Events {
     block_on(async {
         let response = request.send().await.expect("an answer");
         let status = response.status().as_u16();

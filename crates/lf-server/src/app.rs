@@ -21,9 +21,8 @@ pub use crate::app::approvals::Command;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
 use crate::app::projects::Projects;
 use crate::approvals::CallApprovals;
-use crate::driver::Resumes;
-use crate::memory::Memory;
-use crate::responses::Responses;
+use crate::memory::{Memory, Resumes};
+use crate::responses::Making;
 
 /// A model that may ask this daemon may ask itself: each level is a turn that waits for the next.
 const NESTED: usize = 16;
@@ -34,9 +33,9 @@ pub struct App {
     pub(crate) client: lf_models::Client,
     pub(crate) resumes: Resumes,
     pub(crate) circuits: Arc<Circuits>,
+    pub(crate) making: Making,
     /// Calls that a person has to approve.
     pub(crate) approvals: Arc<CallApprovals>,
-    pub(crate) responses: Responses,
     /// Or why there is none.
     pub(crate) memory: Result<Arc<Memory>, String>,
     /// Where every turn is recorded.
@@ -115,10 +114,10 @@ impl App {
         Ok(Self {
             pool: parts.pool,
             client: lf_models::Client::trusting(parts.timeouts, &parts.roots)?,
-            resumes: Resumes::new(),
+            resumes: Resumes::new(parts.store.as_ref().ok().cloned()),
             circuits: Arc::default(),
+            making: Making::default(),
             approvals: Arc::new(CallApprovals::new()),
-            responses: Responses::new(),
             memory: parts.store.map(|store| Arc::new(Memory::new(store))),
             recordings: parts.recordings,
             nested: Semaphore::new(NESTED),

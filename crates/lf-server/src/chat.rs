@@ -1,35 +1,34 @@
 //! From a decoded request to a running turn.
 
+mod asked;
 mod rerun;
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use async_stream::stream;
 use futures_core::Stream;
-use lf_core::message::{Prose, Role};
+use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::project::InlineTool;
 use lf_core::project::Provider;
-use lf_core::text_calls::{self, TextFormat};
 use lf_core::tool::Person;
-use lf_core::tool_set::Target;
-use lf_core::turn::{Course, Done, Entry, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back};
+use lf_core::turn::{
+    Course, Done, Entry, Resume, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back,
+};
 use lf_core::{
-    Catalogue, ChatEvent, Content, Journal, Message, Model, ModelRequest, Part, Project, ToolChoice, ToolRef,
-    ToolResult, ToolSet, ToolSource,
+    Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Project, ToolRef, ToolSet, ToolSource,
 };
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
-use serde_json::{Map, Value};
 
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance, Left, decide};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::recording::Recording;
-use crate::template::{TemplateError, fill};
 
+use asked::{inline_tools, parameters, prompted, text_formats, tool_choice};
 pub use rerun::Calls;
 
 /// What goes with a turn besides its request.
@@ -59,16 +58,25 @@ pub(crate) struct Conversation {
     pub always: Vec<ToolRef>,
     /// Calls of an earlier turn that begin this one.
     pub waiting: Option<Waiting>,
-    /// Takes the conversation after a turn that did not fail.
-    pub keep: Option<Box<dyn FnOnce(Vec<Message>) + Send>>,
+    /// Where what was said is left for whoever keeps it.
+    pub leave: Option<Arc<Said>>,
+}
+
+/// What one turn adds to a conversation.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// The request's own messages; there when the turn begins.
+    pub asked: OnceLock<Vec<Message>>,
+    /// There at the end of a turn that did not fail.
+    pub answered: OnceLock<Vec<Message>>,
 }
 
 /// A turn that can begin.
 pub(crate) struct Prepared {
     pub project: Arc<Project>,
     pub setup: Setup,
-    /// The conversation up to here, without the project's prompts.
-    pub given: Vec<Message>,
+    /// What the request adds to the conversation.
+    pub asked: Vec<Message>,
     pub notices: Vec<String>,
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
@@ -108,18 +116,20 @@ impl App {
         request: ChatRequest,
         mut conversation: Conversation,
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
-        let keep = conversation.keep.take();
+        let leave = conversation.leave.take();
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
-        let left = self.left_for(scope, &request, &mut conversation).await?;
-        let Prepared { project, setup, given, notices, upstreams, tools } =
+        let left_waiting = self.left_for(scope, &request, &mut conversation).await?;
+        let Prepared { project, setup, asked, notices, upstreams, tools } =
             self.prepare(scope, request, conversation).await?;
-        if let Some(left) = left {
+        if let Some(left) = left_waiting {
             self.approvals.taken(&left);
+        }
+        if let Some(leave) = &leave {
+            let _ = leave.asked.set(asked);
         }
         let recording = self.recording(&project, &setup, recording);
         let mut journal = recording.map(|recording| Box::new(recording) as Box<dyn Journal>);
-        let kept = keep.map(|keep| (keep, given));
         let turn_timeout = setup.limits.turn_timeout;
         let about = About::turn(&project, &setup, None);
         let approving = Approving {
@@ -130,21 +140,30 @@ impl App {
         };
         let approvals = self.approvals.clone();
         let (course, events) = begin(setup, notices, journal.as_mut());
-        let resumes = self.resumes.clone();
+        let left: Arc<Mutex<Option<Resume>>> = Arc::default();
+        let resume = left.clone();
         let remember = Box::new(move |done: Done| {
-            if let Some((keep, mut messages)) = kept.filter(|_| !done.failed) {
-                messages.extend(done.said.iter().cloned());
-                keep(messages);
+            if let Some(leave) = leave.filter(|_| !done.failed) {
+                let _ = leave.answered.set(done.said.to_vec());
             }
-            if let Some(resume) = done.resume {
-                resumes.remember(resume);
-            }
+            *left.lock().unwrap_or_else(PoisonError::into_inner) = done.resume;
             if let Some(waiting) = done.waiting {
                 approvals.leave(waiting, about);
             }
         });
         let with = Drive { upstreams, tools, turn_timeout, person, approving, journal, stop: None, remember };
-        Ok(drive(course, events, with))
+        let mut events = Box::pin(drive(course, events, with));
+        let resumes = self.resumes.clone();
+        Ok(stream! {
+            while let Some(event) = events.next().await {
+                // a client that has seen the end may come back at once
+                let resume = resume.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(resume) = resume {
+                    resumes.remember(resume).await;
+                }
+                yield event;
+            }
+        })
     }
 
     /// The calls with which an earlier turn of a client's own conversation ended, where its words or its decisions name
@@ -202,8 +221,11 @@ impl App {
         self.log_tools(&project, &model, &catalogue, &set);
         let others = self.stand_ins(&project, &model, &catalogue, &inline, &request);
         let tool_choice = tool_choice(request.tool_choice, &set)?;
-        let all = self.given(request.messages, &conversation)?;
-        let given = all[conversation.unkept.min(all.len())..].to_vec();
+        let own = |all: &[Message]| all[conversation.unkept.min(all.len())..].to_vec();
+        let sent = own(&request.messages);
+        let all = self.given(request.messages, &conversation).await?;
+        // what is put back is said by this request, too
+        let asked = if conversation.before.is_empty() { own(&all) } else { sent };
         let mut messages = prompted(&project, &model, all, &request.variables)?;
         set.expose_history(&mut messages);
         let setup = Setup {
@@ -227,9 +249,9 @@ impl App {
         let down = catalogue.down.iter();
         let notices =
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
-        let asked = Upstream { model, provider, stand_in: None };
-        let upstreams = Upstreams::new(asked, others, self.circuits.clone());
-        Ok(Prepared { project, setup, given, notices, upstreams, tools })
+        let first = Upstream { model, provider, stand_in: None };
+        let upstreams = Upstreams::new(first, others, self.circuits.clone());
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools })
     }
 
     /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
@@ -286,7 +308,11 @@ impl App {
     }
 
     /// The client's messages, with what the server remembers of them put back.
-    fn given(&self, mut given: Vec<Message>, conversation: &Conversation) -> Result<Vec<Message>, Refusal> {
+    async fn given(
+        &self,
+        mut given: Vec<Message>,
+        conversation: &Conversation,
+    ) -> Result<Vec<Message>, Refusal> {
         let wrong = |message| Refusal::BadRequest { message, param: Some("messages".to_owned()) };
         if !conversation.before.is_empty() {
             // nothing has to be put back into what was never given away
@@ -297,11 +323,7 @@ impl App {
         }
         check_answers(&given).map_err(wrong)?;
         answer_in_order(&mut given);
-        let ids = given.iter().filter_map(|message| match message {
-            Message::Assistant(said) => Some(said.calls.iter().map(|call| call.id.clone())),
-            _ => None,
-        });
-        let known: HashMap<_, _> = self.resumes.find(ids.flatten());
+        let known = self.resumes.find(calls(&given)).await;
         if !known.is_empty() {
             put_back(&mut given, |id| known.get(id).cloned());
         }
@@ -327,6 +349,15 @@ impl App {
         }
         tracing::info!(target: "agents.chat_orchestrator", tool_count = set.len(), tool_names = listed(&names), "MCP tools loaded");
     }
+}
+
+/// The ids of all calls.
+fn calls(messages: &[Message]) -> Vec<String> {
+    let calls = messages.iter().filter_map(|message| match message {
+        Message::Assistant(said) => Some(said.calls.iter().map(|call| call.id.clone())),
+        _ => None,
+    });
+    calls.flatten().collect()
 }
 
 fn not_waiting(id: &str) -> Refusal {
@@ -356,31 +387,6 @@ pub(crate) fn begin(
     (course, events)
 }
 
-/// The project's prompts, then the conversation.
-fn prompted(
-    project: &Project,
-    model: &Model,
-    given: Vec<Message>,
-    variables: &Map<String, Value>,
-) -> Result<Vec<Message>, Refusal> {
-    let mut prompts = Vec::new();
-    let mut system = String::new();
-    for prompt in model.prompts.iter().filter_map(|name| project.prompts.get(name)) {
-        for message in &prompt.messages {
-            let text = fill(&message.content, variables).map_err(|error| bad_variable(&error))?;
-            if message.role == Role::System {
-                if !system.is_empty() {
-                    system.push_str("\n\n");
-                }
-                system.push_str(&text);
-            } else {
-                prompts.push(prompt_message(message.role, text, message.tool_call_id.clone()));
-            }
-        }
-    }
-    Ok(in_order(system, prompts, given))
-}
-
 /// Reasoning sealed by one Responses upstream is refused by any other.
 const SEALED: &str = lf_dialects::openai_responses::RESPONSES_ONLY;
 
@@ -405,97 +411,6 @@ fn listed(names: &[&str]) -> String {
     }
     text.push(']');
     text
-}
-
-/// System messages first, as most templates want them; the project's system prompt goes into the client's first one,
-/// because many take only one.
-fn in_order(system: String, prompts: Vec<Message>, mut given: Vec<Message>) -> Vec<Message> {
-    let leading = given.iter().take_while(|message| matches!(message, Message::System(_))).count();
-    let rest = given.split_off(leading);
-    let mut messages = given;
-    match messages.first_mut() {
-        _ if system.is_empty() => {}
-        Some(Message::System(own)) => match &mut own.content {
-            Content::Text(text) => *text = format!("{system}\n\n{text}"),
-            Content::Parts(parts) => parts.insert(0, Part::Text(format!("{system}\n\n"))),
-        },
-        _ => messages.push(Message::System(Prose { content: Content::Text(system), ..Prose::default() })),
-    }
-    messages.extend(prompts);
-    messages.extend(rest);
-    messages
-}
-
-fn prompt_message(role: Role, text: String, call_id: Option<String>) -> Message {
-    let content = Content::Text(text);
-    match role {
-        Role::System => Message::System(Prose { content, rest: Map::new() }),
-        Role::User => Message::User(Prose { content, rest: Map::new() }),
-        Role::Assistant => Message::Assistant(lf_core::AssistantMessage { content, ..Default::default() }),
-        Role::Tool => Message::Tool(ToolResult {
-            call_id: call_id.unwrap_or_default(),
-            name: None,
-            content,
-            is_error: false,
-            rest: Map::new(),
-        }),
-    }
-}
-
-fn inline_tools(model: &Model, variables: &Map<String, Value>) -> Result<Vec<InlineTool>, Refusal> {
-    let filled = model.tools.iter().map(|tool| {
-        let description = fill(&tool.description, variables).map_err(|error| bad_variable(&error))?;
-        Ok(InlineTool { description, ..tool.clone() })
-    });
-    filled.collect()
-}
-
-fn bad_variable(error: &TemplateError) -> Refusal {
-    Refusal::BadRequest { message: error.to_string(), param: Some("variables".to_owned()) }
-}
-
-fn tool_choice(choice: Option<ToolChoice>, set: &ToolSet) -> Result<Option<ToolChoice>, Refusal> {
-    let bad = |message: String| Refusal::BadRequest { message, param: Some("tool_choice".to_owned()) };
-    match choice {
-        Some(ToolChoice::Tool(name)) => match set.resolve(&name, None) {
-            Ok((exposed, _)) => Ok(Some(ToolChoice::Tool(exposed.to_owned()))),
-            Err(unknown) => {
-                let known: Vec<&str> = set
-                    .iter()
-                    .map(|(exposed, target)| match target {
-                        Target::Client(name) => name.as_str(),
-                        Target::Source(_) => exposed,
-                    })
-                    .take(20)
-                    .collect();
-                Err(bad(format!(
-                    "`tool_choice` names the tool `{}`, which this request does not have; it has: {}",
-                    unknown.name,
-                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-                )))
-            }
-        },
-        Some(ToolChoice::Required) if set.is_empty() => {
-            Err(bad("`tool_choice` is `required`, but there are no tools".to_owned()))
-        }
-        choice => Ok(choice),
-    }
-}
-
-/// The dialects of the calls that the model may write as text: what the file says, or what its name does.
-fn text_formats(model: &Model) -> &'static [TextFormat] {
-    let named = model.tool_call_format.as_deref().and_then(text_calls::named);
-    // the name of a cassette is a file's
-    let by_name = || text_calls::for_model(&model.model).filter(|_| model.provider != Provider::Replay);
-    named.or_else(by_name).unwrap_or(text_calls::DEFAULT)
-}
-
-/// The model's defaults, then the request's fields, then what the file insists on.
-fn parameters(model: &Model, request: Map<String, Value>) -> Map<String, Value> {
-    let mut parameters = model.parameters.clone();
-    parameters.extend(request);
-    parameters.extend(model.extra_body.iter().map(|(key, value)| (key.clone(), value.clone())));
-    parameters
 }
 
 #[cfg(test)]

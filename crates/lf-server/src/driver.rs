@@ -3,7 +3,6 @@
 mod asking;
 mod attending;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use lf_core::message::ToolCall;
 use lf_core::tool::{Attendant, Person};
-use lf_core::turn::{Course, Done, Entry, Planned, Resume, RunTools, Step, Taken};
+use lf_core::turn::{Course, Done, Entry, Planned, RunTools, Step, Taken};
 use lf_core::{
     ChatEvent, DeltaStream, Journal, ModelDelta, ModelError, ToolError, ToolOutput, ToolRef, ToolSource,
 };
@@ -406,41 +405,6 @@ fn log_end(model: &str, event: &ChatEvent, elapsed: Duration) {
         ),
         ChatEvent::Failed(error) => tracing::warn!(model, %error, ?elapsed, "turn failed"),
         _ => debug!(model, "turn event"),
-    }
-}
-
-/// Turns that wait for a client to come back, by the ids of its calls; bounded in memory and time.
-#[derive(Clone)]
-pub(crate) struct Resumes(moka::sync::Cache<String, Arc<Resume>>);
-
-/// Bytes kept for clients that may come back; the oldest go first.
-const REMEMBERED: u64 = 64 * 1024 * 1024;
-const REMEMBERED_FOR: Duration = Duration::from_secs(3600);
-
-impl Resumes {
-    pub(crate) fn new() -> Self {
-        let cache = moka::sync::Cache::builder()
-            .weigher(|_, resume: &Arc<Resume>| {
-                u32::try_from(resume.size() / resume.ids.len().max(1)).unwrap_or(u32::MAX)
-            })
-            // the default policy keeps what is old and often asked for; here the newest is what will be asked for
-            .eviction_policy(moka::policy::EvictionPolicy::lru())
-            .max_capacity(REMEMBERED)
-            .time_to_live(REMEMBERED_FOR)
-            .build();
-        Self(cache)
-    }
-
-    pub(crate) fn remember(&self, resume: Resume) {
-        let resume = Arc::new(resume);
-        for id in &resume.ids {
-            self.0.insert(id.clone(), resume.clone());
-        }
-    }
-
-    /// What is known about these ids.
-    pub(crate) fn find(&self, ids: impl Iterator<Item = String>) -> HashMap<String, Arc<Resume>> {
-        ids.filter_map(|id| self.0.get(&id).map(|resume| (id, resume))).collect()
     }
 }
 

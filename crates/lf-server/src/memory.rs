@@ -1,51 +1,51 @@
 //! Conversations that are kept. Each of their turns runs by itself, whoever watches it, and is in the journal before it is
 //! acted on or shown; what the daemon leaves unfinished goes on when it is back.
 
+mod approving;
 mod context;
 mod endings;
 mod following;
 mod forgetting;
 mod recovery;
+mod resumes;
 mod running;
 mod sharing;
+mod speaking;
 
 use std::collections::HashMap;
-use std::fmt::Display;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
+use lf_core::turn::{Course, Done, Entry};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
-use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
+use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
-use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use crate::app::{App, Refusal};
-use crate::approvals::{self, About, Attendance, Outcome};
-use crate::chat;
+use crate::approvals::{About, Attendance};
+use crate::chat::{self, Prepared};
 use crate::driver::{Approving, Drive, drive};
 use crate::recording::{Recorded, Recording};
 
+pub(crate) use context::pending;
 use context::unsaid;
 use endings::{Ending, Endings};
 use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
+pub(crate) use resumes::Resumes;
 pub(crate) use running::Running;
+use speaking::Order;
+pub(crate) use speaking::busy;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
 const TURNS: usize = 4096;
-/// Of these, those that wait for their turn to speak in one conversation, and for how long: two turns of the default limit.
-const WAITING: usize = 256;
-const SPEAK_WAIT: Duration = Duration::from_secs(600);
-/// Between two looks whether a turn of another daemon is over.
-const PAUSES: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(400)];
 /// How often another daemon may be faster to speak.
-const TRIES: usize = 16;
+pub(crate) const TRIES: usize = 16;
 
 /// Everything that goes on in kept conversations.
 pub(crate) struct Memory {
@@ -53,7 +53,7 @@ pub(crate) struct Memory {
     /// By the turn's id.
     running: Mutex<HashMap<String, Arc<Running>>>,
     /// One turn at a time in each conversation.
-    order: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    order: Order,
     tasks: TaskTracker,
     /// Turns are left where they are, to be gone on with at the next start.
     leave: CancellationToken,
@@ -73,6 +73,8 @@ pub(crate) struct Saying {
     pub request: ChatRequest,
     /// All tools of the model, or those that were chosen for the conversation.
     pub chosen_tools: bool,
+    /// The most calls that are run for this request.
+    pub calls_left: Option<u64>,
     /// Who may approve calls.
     pub attendance: Attendance,
 }
@@ -82,7 +84,7 @@ impl Memory {
         Self {
             store,
             running: Mutex::default(),
-            order: Mutex::default(),
+            order: Order::default(),
             tasks: TaskTracker::new(),
             leave: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -96,6 +98,11 @@ impl Memory {
     /// A turn that runs now.
     pub(crate) fn running(&self, turn: &str) -> Option<Arc<Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).get(turn).cloned()
+    }
+
+    /// Does something that nobody waits for, but a drain.
+    pub(crate) fn later(&self, what: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(what);
     }
 
     /// Waits for the turns that run; with `now`, leaves them for the next start.
@@ -113,60 +120,11 @@ impl Memory {
         self.sharing.close();
         self.sharing.wait().await;
     }
-
-    /// Waits until it is this caller's turn to speak.
-    async fn turn_to_speak(&self, conversation: &str) -> OwnedMutexGuard<()> {
-        self.line(conversation).lock_owned().await
-    }
-
-    /// The same for a client, which does not wait for ever, among those of all daemons. What is owed to the conversation
-    /// is kept by then.
-    async fn next_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
-        let unkept = |error: StoreError| unkept(&error);
-        let mut line = self.line(conversation);
-        // this one, and the one that speaks
-        let waiting = Arc::strong_count(&line).saturating_sub(2);
-        if waiting >= WAITING {
-            return Err(busy(conversation, format!("has {waiting} messages waiting")));
-        }
-        let until = Instant::now() + SPEAK_WAIT;
-        let late = || busy(conversation, format!("was busy for {SPEAK_WAIT:?}"));
-        let [mut pause, longest] = PAUSES;
-        loop {
-            let guard = timeout_at(until, line.lock_owned()).await.map_err(|_| late())?;
-            self.settle(Some(conversation)).await.map_err(unkept)?;
-            if !self.store.is_shared()
-                || self.store.running_in(conversation).await.map_err(unkept)?.is_empty()
-            {
-                return Ok(guard);
-            }
-            if Instant::now() + pause >= until {
-                return Err(late());
-            }
-            // not held while waiting: the turn may be one that this daemon has to take over
-            line = OwnedMutexGuard::mutex(&guard).clone();
-            drop(guard);
-            sleep(pause).await;
-            pause = (pause * 2).min(longest);
-        }
-    }
-
-    /// Who holds this lock speaks in the conversation; the others wait for it in the order in which they came.
-    fn line(&self, conversation: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        order.retain(|_, line| line.strong_count() > 0);
-        if let Some(line) = order.get(conversation).and_then(Weak::upgrade) {
-            return line;
-        }
-        let line = Arc::new(tokio::sync::Mutex::new(()));
-        order.insert(conversation.to_owned(), Arc::downgrade(&line));
-        line
-    }
 }
 
 /// What only has to be written to begin.
 struct Ready {
-    prepared: chat::Prepared,
+    prepared: Prepared,
     approving: Approving,
     recording: Option<Recording>,
     conversation: String,
@@ -174,8 +132,8 @@ struct Ready {
     said: Vec<(String, Message)>,
     /// So many of the first of them are kept already.
     kept: usize,
-    /// The last place in the conversation that was read.
-    after: i64,
+    /// The last place in the conversation that was read; without it the turn begins whatever is said meanwhile.
+    after: Option<i64>,
     guard: OwnedMutexGuard<()>,
 }
 
@@ -186,33 +144,6 @@ impl App {
     /// When it has none, or it could not be opened.
     pub(crate) fn memory(&self) -> Result<&Arc<Memory>, Refusal> {
         self.memory.as_ref().map_err(|reason| Refusal::NoMemory { reason: reason.clone() })
-    }
-
-    /// Decides about a call that waits, wherever it does.
-    ///
-    /// # Errors
-    /// When the decision cannot be kept.
-    pub(crate) async fn decide(&self, id: &str, decision: Decision) -> Result<Outcome, Refusal> {
-        let outcome = self.approvals.decide(id, decision.clone()).await;
-        let Ok(memory) = self.memory() else { return Ok(outcome) };
-        if outcome != Outcome::Unknown {
-            return Ok(outcome);
-        }
-        let left = memory.store.all_waiting(approvals::oldest()).await.map_err(|error| unkept(&error))?;
-        let Some(left) = left.into_iter().find(|left| left.waiting.asks.iter().any(|ask| ask.id == id))
-        else {
-            return Ok(Outcome::Unknown);
-        };
-        // as it is when no turn runs that could have taken it
-        let _guard = memory.turn_to_speak(&left.conversation).await;
-        let now = memory.store.waiting(&left.conversation).await.map_err(|error| unkept(&error))?;
-        let Some(LeftWaiting { mut waiting, .. }) = now else { return Ok(Outcome::Unknown) };
-        if !approvals::decide(&mut waiting, id, &decision) {
-            return Ok(Outcome::Unknown);
-        }
-        let kept =
-            memory.store.decided(&left.conversation, &waiting).await.map_err(|error| unkept(&error))?;
-        Ok(if kept { Outcome::Taken } else { Outcome::Unknown })
     }
 
     /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
@@ -227,14 +158,19 @@ impl App {
         saying: Saying,
     ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
-        let refuse = |reason: String| Refusal::NoMemory { reason };
-        if memory.tasks.len() >= TURNS {
-            return Err(refuse(format!("{TURNS} turns run or wait already")));
-        }
+        self.check_room(memory)?;
         let (app, scope, id) = (self.clone(), scope.cloned(), conversation.id.clone());
         // a client that left in the middle of this would leave a turn that is kept and never runs
         let begun = memory.tasks.spawn(async move { app.begin(scope.as_ref(), &id, saying).await });
-        begun.await.unwrap_or_else(|error| Err(refuse(format!("the turn could not begin: {error}"))))
+        begun.await.unwrap_or_else(|error| Err(not_begun(&error)))
+    }
+
+    fn check_room(&self, memory: &Memory) -> Result<(), Refusal> {
+        if memory.tasks.len() >= TURNS {
+            let reason = format!("{TURNS} turns run or wait already");
+            return Err(Refusal::NoMemory { reason });
+        }
+        Ok(())
     }
 
     async fn begin(
@@ -271,7 +207,7 @@ impl App {
         let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
             return Err(Refusal::UnknownConversation(id.to_owned()));
         };
-        let Saying { mut request, chosen_tools, attendance } = saying;
+        let Saying { mut request, chosen_tools, calls_left, attendance } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
         // they are of this request, and nothing that was said
@@ -292,24 +228,70 @@ impl App {
         let with = chat::Conversation {
             before: shown.into(),
             tools,
+            calls_left,
             always,
             waiting,
             ..chat::Conversation::default()
         };
         let prepared = self.prepare(scope, request, with).await?;
+        let kept = again.len();
+        let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
+        let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
+        Ok(Ready {
+            kept,
+            after: Some(after),
+            ..self.armed(prepared, conversation.id, said, attendance, guard)
+        })
+    }
+
+    /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end. Of the guards the first
+    /// is held until the turn runs, the second as long as it does.
+    ///
+    /// # Errors
+    /// [`Refusal::NoMemory`]; then nothing was kept.
+    pub(crate) async fn set_going(
+        &self,
+        prepared: Prepared,
+        conversation: &str,
+        said: Vec<(String, Message)>,
+        attendance: Attendance,
+        (settled, own): (OwnedMutexGuard<()>, OwnedMutexGuard<()>),
+    ) -> Result<Arc<Running>, Refusal> {
+        let memory = self.memory()?;
+        self.check_room(memory)?;
+        let ready = self.armed(prepared, conversation.to_owned(), said, attendance, own);
+        let here = memory.clone();
+        // dropped meanwhile, it begins all the same
+        let begun = memory.tasks.spawn(async move {
+            // a turn that is kept and does not run yet would be taken for one that was left
+            let _settled = settled;
+            here.set_going(ready).await
+        });
+        let begun = begun.await.unwrap_or_else(|error| Err(not_begun(&error)))?;
+        begun.ok_or_else(|| busy(conversation, "is spoken in at another daemon"))
+    }
+
+    fn armed(
+        &self,
+        prepared: Prepared,
+        conversation: String,
+        said: Vec<(String, Message)>,
+        attendance: Attendance,
+        guard: OwnedMutexGuard<()>,
+    ) -> Ready {
         let approving = Approving {
             approvals: self.approvals.clone(),
-            about: About::turn(&prepared.project, &prepared.setup, Some(&conversation.id)),
+            about: About::turn(&prepared.project, &prepared.setup, Some(&conversation)),
             attendance,
             wait: prepared.setup.limits.approval_timeout,
         };
         let recording = self.recording(&prepared.project, &prepared.setup, None);
-        let kept = again.len();
-        let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
-        let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
-        let conversation = conversation.id;
-        Ok(Ready { prepared, approving, recording, conversation, said, kept, after, guard })
+        Ready { prepared, approving, recording, conversation, said, kept: 0, after: None, guard }
     }
+}
+
+fn not_begun(error: &tokio::task::JoinError) -> Refusal {
+    Refusal::NoMemory { reason: format!("the turn could not begin: {error}") }
 }
 
 impl Memory {
@@ -319,13 +301,7 @@ impl Memory {
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let said_now = &said[kept..];
-        let begin = Begin {
-            turn: &turn,
-            conversation: &conversation,
-            said: said_now,
-            begun: &begun,
-            after: Some(after),
-        };
+        let begin = Begin { turn: &turn, conversation: &conversation, said: said_now, begun: &begun, after };
         let kept = match self.store.begin(begin).await {
             Ok(journal) => Box::new(journal),
             Err(StoreError::Overtaken { .. }) => return Ok(None),
@@ -337,7 +313,7 @@ impl Memory {
         };
         let turn_timeout = prepared.setup.limits.turn_timeout;
         let (course, events) = chat::begin(prepared.setup, prepared.notices, Some(&mut journal));
-        let running = Arc::new(Running::new(turn, conversation, said));
+        let running = Arc::new(Running::new(turn, conversation));
         let with = Drive {
             upstreams: prepared.upstreams,
             approving,
@@ -398,28 +374,6 @@ impl Memory {
         });
     }
 
-    /// What is approved for all of the conversation is so for later turns, too.
-    async fn learn(&self, running: &Running, event: &ChatEvent) {
-        let ChatEvent::ApprovalDecided(ask) = event else { return };
-        if ask.decision.as_ref().is_none_or(|decision| decision.verdict != Verdict::Always) {
-            return;
-        }
-        if let Err(error) = self.store.approve_always(&running.conversation, &ask.tool).await {
-            error!(turn = running.turn, %error, "an approval for the conversation could not be kept");
-        }
-    }
-
-    /// What the last turn of a conversation ended with; what is too old by now is a no.
-    async fn waiting(&self, conversation: &str) -> Result<Option<Waiting>, StoreError> {
-        let left = self.store.waiting(conversation).await?;
-        Ok(left.map(|LeftWaiting { mut waiting, created, .. }| {
-            if created < approvals::oldest() {
-                approvals::expire(&mut waiting);
-            }
-            waiting
-        }))
-    }
-
     /// # Errors
     /// When the end is to be kept later, or the turn is another daemon's by now.
     async fn end(
@@ -429,9 +383,8 @@ impl Memory {
         done: Option<Done>,
     ) -> Result<(), StoreError> {
         let (said, waiting) = done.map(|done| (done.said.to_vec(), done.waiting)).unwrap_or_default();
-        let said = said.into_iter().map(|message| (message_id(), message)).collect();
         let (turn, conversation) = (running.turn.clone(), running.conversation.clone());
-        let ending = Ending { turn, conversation, state, said, waiting };
+        let ending = Ending { turn, conversation, state, said: named(said), waiting };
         if let Err(error) = self.keep(&ending).await {
             if matches!(error, StoreError::Overtaken { .. }) {
                 warn!(turn = running.turn, %error, "a turn is let go of");
@@ -441,7 +394,6 @@ impl Memory {
             self.owe(ending).await;
             return Err(error);
         }
-        running.answered(ending.said);
         info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
         Ok(())
     }
@@ -471,11 +423,18 @@ fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
     }
 }
 
-fn busy(conversation: &str, why: impl Display) -> Refusal {
-    Refusal::Busy(format!("conversation `{conversation}` {why}; try again later"))
+/// Messages with ids of their own.
+pub(crate) fn named(messages: Vec<Message>) -> Vec<(String, Message)> {
+    messages.into_iter().map(|message| (message_id(), message)).collect()
 }
 
-pub(crate) fn message_id() -> String {
+/// So long ago, in milliseconds since 1970.
+pub(crate) fn ago(time: Duration) -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.saturating_sub(time).as_millis().try_into().unwrap_or(i64::MAX)
+}
+
+fn message_id() -> String {
     format!("msg-{}", uuid::Uuid::now_v7().simple())
 }
 

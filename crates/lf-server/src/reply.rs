@@ -46,7 +46,12 @@ impl Caller {
 
     pub(crate) fn at(path: &str, request_id: String) -> Self {
         let face = match path {
-            path if path.starts_with("/conversations") || path.starts_with("/v1/turns") => Face::Own,
+            path if ["/conversations", "/v1/conversations", "/v1/turns"]
+                .iter()
+                .any(|own| path.starts_with(own)) =>
+            {
+                Face::Own
+            }
             path if path.ends_with("/chat/completions") || path.contains("/models") => Face::Chat,
             path if path.ends_with("/responses") || path.contains("/responses/") => Face::Responses,
             path if path.ends_with("/messages") || path.ends_with("/messages/count_tokens") => Face::Messages,

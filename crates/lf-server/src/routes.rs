@@ -8,6 +8,7 @@ mod conversations;
 mod faces;
 mod manage;
 mod mcp;
+mod messages;
 pub(crate) mod projects;
 mod responses;
 mod servers;
@@ -80,6 +81,7 @@ pub(crate) struct Shared {
     pub mcp: Endpoint,
 }
 
+use responses::reading;
 pub(crate) use socket::Sockets;
 
 pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
@@ -87,9 +89,9 @@ pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/chat/completions", post(answer::ask))
         .route("/v1/responses", post(answer::ask).get(socket::open))
         .route("/v1/responses/compact", post(compact::ask))
-        .route("/v1/responses/{id}", get(responses::get).delete(responses::delete))
-        .route("/v1/responses/{id}/cancel", post(responses::cancel))
-        .route("/v1/responses/{id}/input_items", get(responses::inputs))
+        .route("/v1/responses/{id}", get(reading::get).delete(reading::delete))
+        .route("/v1/responses/{id}/cancel", post(reading::cancel))
+        .route("/v1/responses/{id}/input_items", get(reading::inputs))
         .route("/v1/messages", post(answer::ask))
         .route("/v1/messages/count_tokens", post(answer::count_tokens))
         .route("/v1/models", get(manage::models))
@@ -106,12 +108,9 @@ pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/projects/{namespace}/{project}/chat/sessions/{session}/history", get(sessions::history))
         .route("/v1/projects/{namespace}/{project}/responses", post(answer::ask).get(socket::open))
         .route("/v1/projects/{namespace}/{project}/responses/compact", post(compact::ask))
-        .route(
-            "/v1/projects/{namespace}/{project}/responses/{id}",
-            get(responses::get).delete(responses::delete),
-        )
-        .route("/v1/projects/{namespace}/{project}/responses/{id}/cancel", post(responses::cancel))
-        .route("/v1/projects/{namespace}/{project}/responses/{id}/input_items", get(responses::inputs))
+        .route("/v1/projects/{namespace}/{project}/responses/{id}", get(reading::get).delete(reading::delete))
+        .route("/v1/projects/{namespace}/{project}/responses/{id}/cancel", post(reading::cancel))
+        .route("/v1/projects/{namespace}/{project}/responses/{id}/input_items", get(reading::inputs))
         .route("/v1/projects/{namespace}/{project}/v1/messages", post(answer::ask))
         .route("/v1/projects/{namespace}/{project}/v1/messages/count_tokens", post(answer::count_tokens))
         .route("/v1/projects/{namespace}/{project}/v1/models", get(manage::project_models))
@@ -125,21 +124,9 @@ pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/mcp/servers/{server}/restart", post(servers::restart))
         .route("/v1/tools", get(manage::tools))
         .route("/api/mcp/execute", post(manage::execute))
-        .route("/conversations", get(conversations::list).post(conversations::create))
-        .route(
-            "/conversations/{id}",
-            get(conversations::get).patch(conversations::change).delete(conversations::delete),
-        )
-        .route("/conversations/{id}/messages", get(conversations::messages))
-        .route("/conversations/{id}/messages/{message}", delete(conversations::delete_message))
-        .route("/conversations/{id}/chat", post(conversations::chat))
-        .route(
-            "/conversations/{id}/tools",
-            get(conversation_tools::tools)
-                .post(conversation_tools::switch_on)
-                .delete(conversation_tools::switch_off),
-        )
-        .route("/conversations/{id}/tools/available", get(conversation_tools::available))
+        .merge(conversations(""))
+        // beside everything else that this daemon serves
+        .merge(conversations("/v1"))
         .route("/v1/turns/{id}", get(turns::get))
         .route("/v1/turns/{id}/events", get(turns::events))
         .route("/v1/turns/{id}/cancel", post(turns::cancel))
@@ -160,4 +147,24 @@ pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
         .fallback(guard::not_found)
         .layer(from_fn_with_state(hosts, guard::guard))
         .with_state(shared)
+}
+
+fn conversations(under: &str) -> Router<Shared> {
+    let at = |path: &str| format!("{under}/conversations{path}");
+    Router::new()
+        .route(&at(""), get(conversations::list).post(conversations::create))
+        .route(
+            &at("/{id}"),
+            get(conversations::get).patch(conversations::change).delete(conversations::delete),
+        )
+        .route(&at("/{id}/messages"), get(messages::list).post(messages::append))
+        .route(&at("/{id}/messages/{message}"), get(messages::get).delete(messages::delete))
+        .route(&at("/{id}/chat"), post(conversations::chat))
+        .route(
+            &at("/{id}/tools"),
+            get(conversation_tools::tools)
+                .post(conversation_tools::switch_on)
+                .delete(conversation_tools::switch_off),
+        )
+        .route(&at("/{id}/tools/available"), get(conversation_tools::available))
 }

@@ -46,8 +46,11 @@ pub(crate) struct Statement {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub statements: Vec<Statement>,
-    /// The turn that it is of. Where several daemons share the database, it is done only while this one owns the turn.
+    /// The turn or conversation that it is of. Where several daemons share the database, it is done only while this one owns the turn.
     pub turn: Option<Of>,
+    /// What it deletes must not be found in the files any more. In SQLite it is not; a Postgres overwrites it with its
+    /// next `VACUUM`, and archives of its log are its operator's.
+    pub erases: bool,
 }
 
 /// What a batch is for a turn.
@@ -57,6 +60,15 @@ pub(crate) enum Of {
     Begun(Beginning),
     /// The turn, by its id, is under way.
     Running(String),
+    /// Of no turn: no turn may run in the conversation, or begin meanwhile.
+    Quiet(Quiet),
+}
+
+#[derive(Debug)]
+pub(crate) struct Quiet {
+    pub conversation: String,
+    /// Only where the last place in it is this one.
+    pub after: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -78,6 +90,17 @@ impl Batch {
     /// Of a turn that is under way.
     pub(crate) fn of(turn: &str) -> Self {
         Self { turn: Some(Of::Running(turn.to_owned())), ..Self::default() }
+    }
+
+    /// Of no turn, in a conversation in which none runs.
+    pub(crate) fn quiet(conversation: &str, after: Option<i64>) -> Self {
+        let quiet = Quiet { conversation: conversation.to_owned(), after };
+        Self { turn: Some(Of::Quiet(quiet)), ..Self::default() }
+    }
+
+    /// Of statements that delete what somebody said.
+    pub(crate) fn erasing() -> Self {
+        Self { erases: true, ..Self::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

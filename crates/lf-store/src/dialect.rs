@@ -37,3 +37,21 @@ const POSTGRES: &str = "
         )
     ) OR strpos(lower(coalesce(title, '')), lower(?3)) > 0)
     ORDER BY updated DESC, id LIMIT ?4 OFFSET ?5";
+
+/// How a Postgres forgets the parts of a conversation that no entry needs, while other daemons may write entries that need
+/// them: those that run wait, and none begins. Turns are locked before their conversation, as where one ends, and once more
+/// for one that began in between.
+pub(crate) const DROP_SHARED_PARTS: [&str; 4] = [
+    LOCK_TURNS,
+    "SELECT id FROM conversation WHERE id = ?1 FOR NO KEY UPDATE",
+    LOCK_TURNS,
+    // whatever looks like a hash in an entry is one, or the part is kept in vain
+    "DELETE FROM part WHERE conversation = ?1 AND hash NOT IN (
+         SELECT found[1] FROM turn JOIN entry ON entry.turn = turn.id,
+             regexp_matches(entry.body, '\"([0-9a-f]{64})\"', 'g') AS found
+         WHERE turn.conversation = ?1
+           AND (entry.body LIKE '{\"begun\"%' OR entry.body LIKE '{\"stood_in\"%')
+     )",
+];
+
+const LOCK_TURNS: &str = "SELECT id FROM turn WHERE conversation = ?1 ORDER BY id FOR NO KEY UPDATE";

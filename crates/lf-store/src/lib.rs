@@ -1,4 +1,4 @@
-//! Remembers: conversations, and the journal of their turns.
+//! Remembers: conversations, the journal of their turns, and what clients may come back for.
 //!
 //! [`Store`] is the database of one data directory, or one that several daemons share; only this crate knows SQL.
 //! Everything that it says was done is on the disk: SQLite in WAL mode with `synchronous=FULL`, where many callers share one
@@ -23,5 +23,5 @@ pub use postgres::LEASE;
 #[doc(hidden)]
 pub use sqlite::Durability;
 pub use store::{
-    Begin, Conversation, Kept, Kind, LeftWaiting, Page, Store, TurnJournal, TurnRecord, TurnState,
+    Begin, Conversation, Kept, Kind, LeftWaiting, Page, Response, Store, TurnJournal, TurnRecord, TurnState,
 };

@@ -88,4 +88,43 @@ pub(crate) const STEPS: &[&str] = &[
         PRIMARY KEY (conversation, server, name)
     ) WITHOUT ROWID;
 ",
+    "
+    CREATE INDEX message_by_turn ON message (turn);
+
+    -- kind `response`: the responses that go on from one another are one conversation; a deleted one that others go on
+    -- from stays as an empty row (`gone`) with the messages that they need
+    CREATE TABLE response (
+        id TEXT PRIMARY KEY,
+        scope TEXT NOT NULL,
+        conversation TEXT NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        previous TEXT REFERENCES response,
+        turn TEXT NOT NULL,
+        gone INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        input TEXT NOT NULL,
+        head TEXT,
+        size INTEGER NOT NULL,
+        created INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX response_by_conversation ON response (conversation);
+    CREATE INDEX response_by_previous ON response (previous);
+    CREATE INDEX response_by_age ON response (created, id, size);
+
+    -- what a turn said and did before it handed calls to a client, under the ids of those calls
+    CREATE TABLE resume (
+        id TEXT PRIMARY KEY,
+        body TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        created INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX resume_by_age ON resume (created, id, size);
+    CREATE TABLE resume_call (
+        call TEXT PRIMARY KEY,
+        resume TEXT NOT NULL REFERENCES resume ON DELETE CASCADE
+    ) WITHOUT ROWID;
+    CREATE INDEX resume_call_by_resume ON resume_call (resume);
+
+    -- words of deleted messages leave the index of words at once
+    INSERT INTO said (said, rank) VALUES ('secure-delete', 1);
+",
 ];

@@ -118,6 +118,7 @@ fn thread(name: &str, path: &Path, run: impl FnOnce() + Send + 'static) -> Resul
 
 fn write(mut queue: mpsc::Receiver<Write>, place: &Place) {
     let mut writer = Writer::default();
+    let mut erased = false;
     while let Some(first) = queue.blocking_recv() {
         let mut group = vec![first];
         while group.len() < GROUP {
@@ -125,12 +126,21 @@ fn write(mut queue: mpsc::Receiver<Write>, place: &Place) {
             group.push(next);
         }
         let outcomes = match writer.connection(place) {
-            Ok(connection) => commit(connection, &group).map_err(|error| {
-                if is_broken(&error) {
-                    writer.close(place);
+            Ok(connection) => match commit(connection, &group) {
+                Ok(done) => {
+                    erased |= group.iter().any(|(batch, _)| batch.erases);
+                    if erased {
+                        erased = !empty_log(connection);
+                    }
+                    Ok(done)
                 }
-                said(&error, &place.path)
-            }),
+                Err(error) => {
+                    if is_broken(&error) {
+                        writer.close(place);
+                    }
+                    Err(said(&error, &place.path))
+                }
+            },
             Err(error) => Err(error),
         };
         for (at, (_, sender)) in group.into_iter().enumerate() {
@@ -142,6 +152,13 @@ fn write(mut queue: mpsc::Receiver<Write>, place: &Place) {
             let _ = sender.send(outcome);
         }
     }
+}
+
+/// Takes what was deleted out of the write-ahead log, too. False while somebody reads in it for longer than [`BUSY`]: then
+/// it is done after a later commit, or when the database is closed.
+fn empty_log(connection: &Connection) -> bool {
+    let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    busy.is_ok_and(|busy| busy == 0)
 }
 
 /// Of one batch: the rows that each statement changed, or what SQLite says.

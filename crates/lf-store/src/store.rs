@@ -5,6 +5,8 @@ mod conversations;
 mod leases;
 mod messages;
 mod parts;
+mod responses;
+mod resumes;
 mod turns;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use crate::sqlite::{Durability, Sqlite};
 pub use approvals::LeftWaiting;
 pub use conversations::{Conversation, Kind, Page};
 pub use messages::Kept;
+pub use responses::Response;
 pub use turns::{Begin, TurnJournal, TurnRecord, TurnState};
 
 /// Where conversations and turns are kept. Cheap to clone.

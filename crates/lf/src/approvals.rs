@@ -5,10 +5,10 @@ use serde_json::json;
 use crate::args::{Approvals, ApprovalsCommand};
 use crate::exit::{Exit, Trouble, print, print_line};
 use crate::log::printable;
-use crate::mcp::Remote;
+use crate::remote::{HERE, Remote};
 
 pub(crate) async fn run(approvals: &Approvals) -> Result<Exit, Trouble> {
-    let server = approvals.server.as_deref().unwrap_or(DAEMON);
+    let server = approvals.server.as_deref().unwrap_or(HERE);
     let remote = Remote::new(server, None)?;
     let (id, body) = match approvals.command.as_ref().unwrap_or(&ApprovalsCommand::List) {
         ApprovalsCommand::List => return list(&remote, approvals.json).await,
@@ -31,8 +31,6 @@ pub(crate) async fn run(approvals: &Approvals) -> Result<Exit, Trouble> {
     Ok(Exit::Success)
 }
 
-/// Where `lf serve` listens when nobody says otherwise.
-const DAEMON: &str = "http://127.0.0.1:14345";
 /// Who decides, in the journal.
 const BY: &str = "the person at the command line";
 

@@ -59,6 +59,10 @@ impl Cli {
         {
             at.server = at.server.take().or_else(|| text("LF_SERVER"));
         }
+        if let Command::Conversations(conversations) = &mut cli.command {
+            let at = &mut conversations.at;
+            at.server = at.server.take().or_else(|| text("LF_SERVER"));
+        }
         cli
     }
 }
@@ -79,6 +83,8 @@ pub(crate) enum Command {
     /// The projects in the data directory
     #[command(subcommand)]
     Projects(Projects),
+    /// The conversations that a running daemon keeps
+    Conversations(Conversations),
     /// The models of the project
     #[command(subcommand)]
     Models(Models),
@@ -151,8 +157,14 @@ pub(crate) struct Chat {
     /// Ask a running daemon instead of running the engine in this process (also LF_SERVER)
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
+    /// Go on with a conversation that a daemon keeps; `new` begins one. `lf conversations list` tells their ids
+    #[arg(long, value_name = "ID", conflicts_with = "variables")]
+    pub conversation: Option<String>,
+    /// Go on with the conversation that was last used
+    #[arg(long = "continue", conflicts_with_all = ["conversation", "variables"])]
+    pub continues: bool,
     /// Write the turn to this new file, for `lf replay` and `provider: replay`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["conversation", "continues"])]
     pub record: Option<PathBuf>,
 }
 
@@ -175,6 +187,42 @@ pub(crate) struct Replay {
     /// Write the turn to this new file again
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Conversations {
+    #[command(subcommand)]
+    pub command: ConversationCommand,
+    #[command(flatten)]
+    pub at: At,
+    /// One JSON document instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConversationCommand {
+    /// Those of the project, the last used first
+    List {
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+        limit: u32,
+    },
+    /// What was said in one
+    Show { id: String },
+    /// Those in which all these words were said, or that are called so
+    Search {
+        #[arg(required = true)]
+        words: Vec<String>,
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+        limit: u32,
+    },
+    /// Give one another title
+    Rename { id: String, title: String },
+    /// Forget one, with everything that was said in it
+    #[command(visible_alias = "rm")]
+    Delete { id: String },
+    /// Everything of one as JSON: itself, its messages, its tools
+    Export { id: String },
 }
 
 #[derive(Debug, Args)]
@@ -430,10 +478,10 @@ fn protocol(text: &str) -> Result<Protocol, String> {
 #[derive(Debug, Args)]
 pub(crate) struct At {
     /// In a running daemon instead of in this process (also LF_SERVER)
-    #[arg(id = "url", long = "server", value_name = "URL")]
+    #[arg(id = "url", long = "server", value_name = "URL", global = true)]
     pub server: Option<String>,
     /// Of this project of the daemon (default: the one it was started in)
-    #[arg(long, value_name = "NS/PROJECT")]
+    #[arg(long, value_name = "NS/PROJECT", global = true)]
     pub project: Option<String>,
 }
 

@@ -114,7 +114,7 @@ async fn approval(at: &mut Desk<'_>, question: &Question) -> Result<Outcome, Tro
             "y" | "yes" => break "approve",
             "n" | "no" => break "deny",
             "a" | "always" => break "always",
-            _ => {}
+            _ => tell("answer yes, no or always"),
         }
     };
     Ok(Outcome::Reply(Reply::Result(json!({"decision": decision}))))

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args;
 use crate::asking::{self, Asked, AtTheTerminal, Outcome};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Kept};
 use crate::exit::{Exit, Trouble, print_line};
 use crate::prompt::{Line, Prompt};
 use crate::replay::recording;
@@ -157,11 +157,25 @@ pub(crate) struct Person<'a> {
 
 /// Where the turns run.
 pub(crate) enum Engine<'a> {
-    Here { app: &'a App, scope: Option<Arc<Project>> },
+    Here {
+        app: &'a App,
+        scope: Option<Arc<Project>>,
+    },
     Daemon(Daemon),
+    /// A conversation that a daemon keeps.
+    Kept(Kept),
 }
 
 impl Engine<'_> {
+    /// Ends a turn that goes on without its watchers.
+    async fn stop(&self, turn: Option<&str>) {
+        if let (Self::Kept(kept), Some(turn)) = (self, turn)
+            && let Err(trouble) = kept.cancel(turn).await
+        {
+            trouble.print();
+        }
+    }
+
     /// `with` is for a turn that runs here; of a daemon's turn the person is asked only what has to be approved.
     async fn events(
         &self,
@@ -174,6 +188,7 @@ impl Engine<'_> {
                 Err(refusal) => Err(Trouble::failure(refusal.to_string())),
             },
             Engine::Daemon(daemon) => Ok(daemon.events(request, with.person)),
+            Engine::Kept(kept) => kept.events(&request, with.person).await,
         }
     }
 }
@@ -364,6 +379,7 @@ impl Conversation<'_> {
         drop(events);
         let mut transcript = screen.end(None)?;
         if stopped.is_some() {
+            self.engine.stop(transcript.turn.as_deref()).await;
             let _ = writeln!(anstream::stderr(), "stopped");
         }
         let turn = match stopped {
@@ -397,7 +413,14 @@ impl Conversation<'_> {
             match line.trim() {
                 "" => {}
                 "/exit" | "/quit" | "exit" | "quit" => return Ok(Exit::Success),
-                "/clear" | "clear" => self.messages.clear(),
+                "/clear" | "clear" => {
+                    self.messages.clear();
+                    if let Engine::Kept(kept) = &mut self.engine
+                        && let Err(trouble) = kept.begin_anew().await
+                    {
+                        trouble.print();
+                    }
+                }
                 "/help" | "help" => {
                     let _ = writeln!(
                         anstream::stderr(),

@@ -1,6 +1,8 @@
 //! `lf chat --server`: the turns run in a daemon, which is an OpenAI-compatible endpoint like any other, and tells what its
 //! tools do in an extra field.
 
+mod kept;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,19 +21,27 @@ use serde_json::{Map, Value, json};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::exit::Trouble;
-use crate::mcp::Remote;
+use crate::remote::{HERE, Remote};
+
+pub(crate) use kept::Kept;
 
 /// Where a daemon answers for `project`, which is `namespace/project`; without one, for the project it was started in.
 pub(crate) fn base_url(server: &str, project: Option<&str>) -> Result<String, Trouble> {
-    let server = server.trim_end_matches('/');
-    if !(server.starts_with("http://") || server.starts_with("https://")) {
-        return Err(Trouble::usage(format!("`--server {server}` is not an http or https URL"))
-            .hint("such as http://127.0.0.1:14345"));
-    }
+    let server = root(server)?;
     match project {
         Some(project) if project.split('/').count() == 2 => Ok(format!("{server}/v1/projects/{project}")),
         Some(project) => Err(Trouble::usage(format!("`{project}` is not `namespace/project`"))),
         None => Ok(format!("{server}/v1")),
+    }
+}
+
+/// Where all of a daemon answers.
+pub(crate) fn root(server: &str) -> Result<&str, Trouble> {
+    let server = server.trim_end_matches('/');
+    match server.starts_with("http://") || server.starts_with("https://") {
+        true => Ok(server),
+        false => Err(Trouble::usage(format!("`--server {server}` is not an http or https URL"))
+            .hint(format!("such as {HERE}"))),
     }
 }
 
@@ -206,9 +216,19 @@ impl Fold {
                 let elapsed = Duration::from_millis(lf["elapsed_ms"].as_u64().unwrap_or_default());
                 Some(ChatEvent::CallFinished { result, elapsed })
             }
+            "model" => Some(ChatEvent::Answering { model: text("model") }),
+            "notice" => Some(ChatEvent::Notice(text("message"))),
+            _ => self.asked(lf),
+        }
+    }
+
+    /// What has to be approved, and what was decided about it.
+    fn asked(&mut self, lf: &Value) -> Option<ChatEvent> {
+        let text = |key: &str| lf[key].as_str().unwrap_or_default().to_owned();
+        match lf["event"].as_str()? {
             "approval_needed" => {
                 let call = ToolCall {
-                    id: call_id,
+                    id: text("call_id"),
                     name: text("tool"),
                     arguments: Arguments::parse(text("arguments")),
                     rest: Map::new(),
@@ -226,8 +246,6 @@ impl Fold {
                 ask.decision = Some(Decision { verdict, by: text("by"), reason });
                 Some(ChatEvent::ApprovalDecided(Box::new(ask)))
             }
-            "model" => Some(ChatEvent::Answering { model: text("model") }),
-            "notice" => Some(ChatEvent::Notice(text("message"))),
             _ => None,
         }
     }

@@ -7,6 +7,8 @@ mod asking;
 
 mod chat;
 
+mod conversations;
+
 mod daemon;
 
 mod exit;
@@ -20,6 +22,8 @@ mod project;
 mod projects;
 
 mod prompt;
+
+mod remote;
 
 mod replay;
 
@@ -82,6 +86,7 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
         | Command::Mcp(_)
         | Command::Approvals(_)
         | Command::Projects(_)
+        | Command::Conversations(_)
         | Command::Config(_) => {
             if !matches!(cli.command, Command::Files(_)) && !opens_browser(&cli.command) {
                 lf_mcp::adopt_orphans();
@@ -143,6 +148,13 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             let app = app(common, None)?;
             projects::run(&app, command).await
         }
+        Command::Conversations(options) => {
+            let mut signals = Signals::new()?;
+            tokio::select! {
+                outcome = conversations::run(options) => outcome,
+                _ = signals.next() => Ok(Exit::Failure),
+            }
+        }
         Command::Config(Config::Approve { project, dry_run }) => {
             let app = app(common, None)?;
             projects::approve(&app, project.as_deref(), *dry_run).await
@@ -158,6 +170,10 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
     // outlives the sessions: the terminal is looked after to the very end
     let mut prompt = question.text.is_none().then(Prompt::new).transpose()?;
     let mut person = Person { prompt: prompt.as_mut(), signals: &mut signals };
+    if options.continues || options.conversation.is_some() {
+        let kept = daemon::Kept::open(options, question.project.as_deref()).await?;
+        return chat::run(Engine::Kept(kept), options, question, &mut person).await;
+    }
     if let Some(server) = &options.server {
         let daemon = daemon::Daemon::new(server, question.project.as_deref())?;
         return chat::run(Engine::Daemon(daemon), options, question, &mut person).await;

@@ -2,7 +2,6 @@
 
 mod login;
 mod probe;
-mod remote;
 mod states;
 
 use std::io::IsTerminal as _;
@@ -17,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::args::Mcp;
 use crate::exit::{Exit, Trouble, print_line};
 use crate::log::printable;
-pub(crate) use remote::Remote;
+use crate::remote::Remote;
 use states::{Place, Verdict};
 
 /// A project may list `lf mcp serve` as a server, of another project or of itself: each level is a process.

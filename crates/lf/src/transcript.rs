@@ -20,13 +20,19 @@ pub(crate) struct Transcript {
     pub end: Option<Value>,
     pub failure: Option<String>,
     pub notices: Vec<String>,
+    /// As the first event names it.
+    pub turn: Option<String>,
     model: String,
 }
 
 impl Transcript {
     pub(crate) fn push(&mut self, event: &ChatEvent) {
         match event {
-            ChatEvent::Started { model, .. } | ChatEvent::Answering { model } => self.model.clone_from(model),
+            ChatEvent::Started { turn, model } => {
+                self.turn = Some(turn.clone());
+                self.model.clone_from(model);
+            }
+            ChatEvent::Answering { model } => self.model.clone_from(model),
             ChatEvent::Text(text) => {
                 self.text.push_str(text);
                 match &mut self.saying().content {

@@ -28,7 +28,7 @@ fn a_daemon_that_ends_leaves_its_turn_although_a_client_waits_for_it() {
     let asked = thread::spawn(move || post(&url, &json!({"content": "pay"})));
     eventually("the call to arrive", || (calls(&log, "pay") == 1).then_some(()));
     let turn = get(&at(&daemon, &id, "")).ok()["conversation"]["running_turns"][0].clone();
-    let mut watched = watch(&daemon.url(&format!("/v1/turns/{}/events", turn.as_str().unwrap())));
+    let mut watched = watch(&daemon.url(&format!("/v1/turns/{}/events", turn.as_str().unwrap())), &[]);
     watched.until("the call", |event| event["event"] == "tool_call");
     daemon.signal(Signal::SIGTERM);
     let answer = asked.join().unwrap();

@@ -2,7 +2,7 @@
 
 use lf_core::tool::ToolProgress;
 use lf_core::{ChatEvent, ToolCall, Usage};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::errors::{ErrorReply, error_reply, internal_error_reply};
@@ -15,7 +15,8 @@ use crate::upstream::media;
 const SHOWN_RESULT_BYTES: usize = 4096;
 
 /// Whether progress of the server's own work is told, in the extra field `lf` that SDKs ignore.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LfEvents {
     Told,
     Hidden,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use lf_core::Message;
 use lf_core::model::ToolSpec;
 use lf_core::tool_set::fit_name;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::parts::string;
@@ -49,14 +50,15 @@ enum Deferred {
 }
 
 /// What the client calls a tool that models are shown as a plain function.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Form {
     pub(super) namespace: Option<String>,
     pub(super) name: String,
     pub(super) calls: Calls,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Calls {
     /// `function_call`, with arguments.
     Function,

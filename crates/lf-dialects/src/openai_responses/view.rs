@@ -4,18 +4,21 @@ use std::collections::HashMap;
 
 use lf_core::Message;
 use lf_core::model::ChatRequest;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::RESPONSES_ONLY;
 use super::tools::{self, Form, Tools};
 use crate::openai_chat::{RequestError, boolean};
 
-/// How the client wants its answer, and what the response tells it back.
-#[derive(Debug, Clone, PartialEq)]
+/// How the client wants its answer, and what the response tells it back. It is kept with responses that are shown later.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResponsesView {
     pub stream: bool,
     /// Whether the client may ask for the response again, or go on from it: true where it did not say.
     pub store: bool,
+    /// The client said itself whether it is to be stored.
+    pub is_store_said: bool,
     pub background: bool,
     /// The response that this one goes on from.
     pub previous_response_id: Option<String>,
@@ -68,6 +71,7 @@ impl ResponsesView {
         Ok(Self {
             stream,
             store,
+            is_store_said: fields.contains_key("store"),
             background,
             previous_response_id,
             conversation,
@@ -77,6 +81,12 @@ impl ResponsesView {
             forms: tools.forms.clone(),
             declared: tools.declared,
         })
+    }
+
+    /// The response is not stored after all, and says so.
+    pub fn leave_unstored(&mut self) {
+        self.store = false;
+        self.echo.insert("store".to_owned(), false.into());
     }
 
     /// Puts the stored conversation before the request's input, behind its instructions.

@@ -32,6 +32,8 @@ fn cassette() -> tempfile::NamedTempFile {
         text_formats: lf_core::text_calls::DEFAULT,
         limits: Limits::default(),
         calls_left: None,
+        always: Vec::new(),
+        waiting: None,
     };
     let call = |id: &str| {
         Entry::Delta(ModelDelta::Call(ToolCall {

@@ -140,7 +140,7 @@ pub(super) fn repeated(kept: &[Kept], said: &[Message]) -> usize {
 }
 
 /// The calls that wait for their client.
-fn pending(kept: &[Kept]) -> Vec<&str> {
+pub(crate) fn pending(kept: &[Kept]) -> Vec<&str> {
     let last = kept.iter().rposition(|kept| matches!(kept.message, Message::Assistant(_)));
     let Some((at, Message::Assistant(said))) = last.map(|at| (at, &kept[at].message)) else {
         return Vec::new();

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use async_stream::stream;
 use futures_core::Stream;
 use futures_util::StreamExt as _;
-use lf_core::{ChatEvent, Message};
+use futures_util::stream::BoxStream;
+use lf_core::ChatEvent;
 use lf_store::{StoreError, TurnState};
 
 use super::recovery::{Read, cut_off};
@@ -100,38 +101,67 @@ impl Memory {
         Ok(record.state == TurnState::Running)
     }
 
-    /// What a turn that is over added to its conversation, wherever it ended; nothing when it failed.
-    pub(crate) async fn added(&self, running: &Running) -> Result<Vec<(String, Message)>, StoreError> {
-        if !running.added().is_empty() || !self.store.is_shared() {
-            return Ok(running.added().to_vec());
+    /// The events of a turn from the first on, and those to come, wherever it runs; `None` where it does not.
+    ///
+    /// # Errors
+    /// When that cannot be asked.
+    pub(crate) async fn present(
+        self: &Arc<Self>,
+        turn: &str,
+    ) -> Result<Option<BoxStream<'static, (usize, Arc<ChatEvent>)>>, StoreError> {
+        if let Some(running) = self.going(turn).await {
+            return Ok(Some(self.watch(running, 0).boxed()));
         }
-        let kept = self.store.messages(&running.conversation, 0).await?.into_iter();
-        let of_turn = kept.filter(|kept| kept.turn.as_ref() == Some(&running.turn));
-        // what the client said is of the turn, too, and comes first
-        Ok(of_turn.skip(running.said.len()).map(|kept| (kept.id, kept.message)).collect())
+        Ok(self.runs_elsewhere(turn).await?.then(|| self.follow(turn.to_owned(), 0).boxed()))
     }
 
-    /// Ends a turn wherever it runs, and waits until that is kept, but not longer than 5 s.
+    async fn runs_elsewhere(&self, turn: &str) -> Result<bool, StoreError> {
+        if !self.store.is_shared() {
+            return Ok(false);
+        }
+        Ok(self.store.turn(turn).await?.is_some_and(|turn| turn.state == TurnState::Running))
+    }
+
+    /// Ends a turn wherever it runs, and waits until that is kept, but not longer than 5 s. False where it does not run.
     ///
     /// # Errors
     /// When it runs elsewhere and the store cannot be used.
-    pub(crate) async fn stop(&self, turn: &str) -> Result<(), StoreError> {
-        if let Some(running) = self.running(turn) {
+    pub(crate) async fn stop(&self, turn: &str) -> Result<bool, StoreError> {
+        if let Some(running) = self.going(turn).await {
             running.stop().await;
-            return Ok(());
+            return Ok(true);
         }
-        if !self.store.is_shared() {
-            return Ok(());
+        if !self.runs_elsewhere(turn).await? {
+            return Ok(false);
         }
         self.store.ask_to_stop(turn).await?;
         let begun = Instant::now();
-        while self.store.turn(turn).await?.is_some_and(|turn| turn.state == TurnState::Running) {
+        while self.runs_elsewhere(turn).await? {
             if begun.elapsed() > STOP_WAIT {
                 tracing::warn!(turn, "a turn of another daemon takes long to stop");
                 break;
             }
             tokio::time::sleep(LOOK).await;
         }
-        Ok(())
+        Ok(true)
+    }
+    /// Ends a response that another daemon makes for a client of its own, and waits for that as [`Memory::stop`] does. False
+    /// where none makes it.
+    ///
+    /// # Errors
+    /// When the store cannot be used.
+    pub(crate) async fn stop_response(&self, id: &str) -> Result<bool, StoreError> {
+        if !self.store.ask_to_stop_response(id).await? {
+            return Ok(false);
+        }
+        let begun = Instant::now();
+        while self.store.is_made_elsewhere(id).await? {
+            if begun.elapsed() > STOP_WAIT {
+                tracing::warn!(response = id, "a response of another daemon takes long to stop");
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(true)
     }
 }

@@ -168,7 +168,7 @@ impl App {
         };
         let Read { mut course, mut events, entries, model, setup, answering } = read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
-        let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone(), Vec::new()));
+        let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone()));
         let project = self.project_of(&conversation.scope).await?;
         // a client of the whole daemon may have named it with its project
         let own = model.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
@@ -313,13 +313,16 @@ fn take_up(
     }
 }
 
-/// The events of a turn that does not run, from its journal.
-pub(crate) async fn events(memory: &Memory, turn: &TurnRecord) -> Result<Vec<ChatEvent>, String> {
+/// The events of a turn that does not run, from its journal. `None` where they were deleted with a message.
+pub(crate) async fn events(memory: &Memory, turn: &TurnRecord) -> Result<Option<Vec<ChatEvent>>, String> {
+    if !memory.store.has_entries(&turn.id).await.map_err(|error| error.to_string())? {
+        return Ok(None);
+    }
     let Read { mut events, .. } = read(memory, turn).await.map_err(|hindrance| hindrance.to_string())?;
     if turn.state != TurnState::Running {
         events.extend(cut_off(&events));
     }
-    Ok(events)
+    Ok(Some(events))
 }
 
 /// What is told at last of a turn that is over, where its journal could not be written any more and its end could.

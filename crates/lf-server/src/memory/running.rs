@@ -1,32 +1,33 @@
 //! A turn that runs, and those who watch it.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_stream::stream;
 use futures_core::Stream;
-use lf_core::{ChatEvent, Message};
+use lf_core::ChatEvent;
 use lf_store::TurnState;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::Memory;
+
 /// How long a turn is waited for that was told to stop.
 pub(super) const STOP_WAIT: Duration = Duration::from_secs(5);
+/// A turn that a restart left is looked for so often, and for so long.
+const LOOK: Duration = Duration::from_millis(50);
+const TAKEN_UP: Duration = Duration::from_secs(10);
 
 /// A turn of a kept conversation. Its events are numbered from 1; progress reports have no number, because only the
 /// latest matters and none is kept.
 pub(crate) struct Running {
     pub turn: String,
     pub conversation: String,
-    /// What the client said, as it was kept.
-    pub said: Vec<(String, Message)>,
     /// Ends the turn where it is.
     pub stop: CancellationToken,
     /// The turn is another daemon's now.
     pub(super) lost: CancellationToken,
     events: Mutex<Vec<Arc<ChatEvent>>>,
-    /// What the turn added, once it is over.
-    answered: OnceLock<Vec<(String, Message)>>,
     state: watch::Sender<Watched>,
 }
 
@@ -39,16 +40,38 @@ struct Watched {
     over: bool,
 }
 
+impl Memory {
+    /// A turn that runs here, or is about to be gone on with after a restart: for that one it waits, 10 s at most. Where
+    /// daemons share the store, that may be another one's, which is not waited for.
+    pub(crate) async fn going(&self, turn: &str) -> Option<Arc<Running>> {
+        if self.store.is_shared() {
+            return self.running(turn);
+        }
+        let taken_up = async {
+            loop {
+                if let Some(running) = self.running(turn) {
+                    return Some(running);
+                }
+                let is_left =
+                    self.store.turn(turn).await.ok()?.is_some_and(|it| it.state == TurnState::Running);
+                if !is_left {
+                    return None;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(TAKEN_UP, taken_up).await.ok().flatten()
+    }
+}
+
 impl Running {
-    pub(super) fn new(turn: String, conversation: String, said: Vec<(String, Message)>) -> Self {
+    pub(super) fn new(turn: String, conversation: String) -> Self {
         Self {
             turn,
             conversation,
-            said,
             stop: CancellationToken::new(),
             lost: CancellationToken::new(),
             events: Mutex::default(),
-            answered: OnceLock::new(),
             state: watch::Sender::default(),
         }
     }
@@ -70,13 +93,9 @@ impl Running {
         self.state.send_modify(|state| state.over = true);
     }
 
-    pub(super) fn answered(&self, messages: Vec<(String, Message)>) {
-        let _ = self.answered.set(messages);
-    }
-
-    /// What the turn added to its conversation; nothing before its end.
-    pub(crate) fn added(&self) -> &[(String, Message)] {
-        self.answered.get().map_or(&[], Vec::as_slice)
+    /// The events so far.
+    pub(crate) fn told(&self) -> Vec<Arc<ChatEvent>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether the last event has been told. A turn that was left for the next start has none.

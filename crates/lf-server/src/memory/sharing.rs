@@ -57,7 +57,8 @@ impl App {
         }
         // who has lost its turns is in no hurry any more
         let limit = if now < end { end } else { now + LEASE };
-        if now >= pulse.beat_at {
+        let beats = now >= pulse.beat_at;
+        if beats {
             pulse.beat_at = now + BEAT;
             let beaten = timeout_at(limit, self.beat(memory)).await;
             let beaten = beaten.unwrap_or_else(|_| Err(format!("{} does not answer", memory.store.place())));
@@ -76,6 +77,23 @@ impl App {
         if pulse.trouble.is_none() && memory.runs_any() {
             // a store that does not answer is told of by the next beat
             let _ = timeout_at(limit, memory.stop_what_is_to_stop()).await;
+        }
+        if pulse.trouble.is_none() && (beats || self.making.any()) {
+            let _ = timeout_at(limit, self.attend_responses(memory)).await;
+        }
+    }
+
+    /// Ends the responses that are to end, and lets go of those whose clients left.
+    async fn attend_responses(&self, memory: &Memory) {
+        for (response, is_to_stop) in memory.store.own_responses().await.unwrap_or_default() {
+            if is_to_stop {
+                self.making.stop(&response);
+            }
+            if !self.making.has(&response)
+                && let Err(error) = memory.store.let_go_of_response(&response).await
+            {
+                warn!(response, %error, "other daemons take a response for one that is being made");
+            }
         }
     }
 

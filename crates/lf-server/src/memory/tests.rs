@@ -13,7 +13,9 @@ use lf_core::{DeltaStream, Model, ModelDelta, ModelProvider, ToolSet};
 use lf_mcp::{PoolOptions, SessionPool};
 use lf_store::Kind;
 use serde_json::Map;
+use tokio::time::{Instant, sleep};
 
+use super::speaking::{SPEAK_WAIT, WAITING};
 use super::*;
 use crate::app::Parts;
 use crate::approvals::CallApprovals;
@@ -137,7 +139,7 @@ impl Bench {
             .converse(
                 None,
                 conversation,
-                Saying { request, chosen_tools: false, attendance: Attendance::Nobody },
+                Saying { request, chosen_tools: false, calls_left: None, attendance: Attendance::Nobody },
             )
             .await
     }
@@ -231,7 +233,7 @@ async fn a_turn_that_cannot_go_on_says_why_and_keeps_what_it_did() {
     check_answers(&kept).unwrap();
     assert!(matches!(&kept[..], [_, Message::Assistant(_), Message::Tool(_)]), "{kept:?}");
     let record = bench.memory().store.turn("t").await.unwrap().unwrap();
-    let events = events_of(bench.memory(), &record).await.unwrap();
+    let events = events_of(bench.memory(), &record).await.unwrap().unwrap();
     let Some(ChatEvent::Failed(error)) = events.last() else { panic!("{events:?}") };
     assert!(error.to_string().contains("model `removed` does not exist"), "{error}");
 }
@@ -318,7 +320,7 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
     let mut events = Vec::new();
     let turn_timeout = setup.limits.turn_timeout;
     let course = Course::new(setup, &mut events);
-    let running = Arc::new(Running::new("t".to_owned(), "c".to_owned(), Vec::new()));
+    let running = Arc::new(Running::new("t".to_owned(), "c".to_owned()));
     let upstream = Upstream { model: Arc::new(demo()), provider: Arc::new(Broken), stand_in: None };
     let with = Drive {
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),

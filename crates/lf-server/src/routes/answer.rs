@@ -22,7 +22,7 @@ use lf_dialects::openai_chat::{ErrorReply, LfEvents};
 use serde_json::{Value, json};
 
 use super::faces::{Head, View};
-use super::responses::Keeper;
+use super::responses::{Keeper, Way};
 use super::sessions;
 use super::{Scoped, Shared};
 use crate::approvals::Attendance;
@@ -56,7 +56,7 @@ pub(super) async fn ask(State(shared): State<Shared>, Scoped(scope): Scoped, req
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
-    let keeper = Keeper::new(shared.app.responses.clone(), scope.as_deref());
+    let keeper = Keeper::new(shared.app.clone(), scope.clone(), caller.clone());
     let asked = Asked { shared, scope, keeper, caller, headers: parts.headers };
     let (events, head) = match asked.begin(&body).await {
         Ok(Begun::Turn(events, head)) => (events, head),
@@ -94,29 +94,38 @@ impl Asked {
     /// # Errors
     /// What can be said to be wrong before a model is asked, in the caller's dialect.
     pub(super) async fn begin(&self, body: &Bytes) -> Result<Begun, ErrorReply> {
-        let Self { shared, keeper, caller, headers, .. } = self;
-        let item = |id: &str| keeper.item(id);
+        let Self { keeper, caller, headers, .. } = self;
+        let items = keeper.items(body).await?;
+        let item = |id: &str| items.get(id).cloned();
         let (mut request, mut view) =
             View::decode(caller.face, headers, body, &item).map_err(|error| caller.unreadable(&error))?;
-        let (conversation, said) = keeper.conversation(&view).map_err(|error| caller.unreadable(&error))?;
+        let (plan, notice) = keeper.plan(&mut view).await?;
         if let View::Responses(view) = &mut view {
-            view.recall_tools(&mut request, &conversation.before);
+            view.recall_tools(&mut request, plan.before());
         }
+        match plan.way {
+            Way::Background => return self.in_background(request, view, plan, body).await,
+            Way::Conversation(ref id) => return self.in_conversation(id, request, view, body).await,
+            Way::Unkept | Way::Aside(_) | Way::Bound => {}
+        }
+        let (conversation, said) = plan.conversation(&view);
         let (events, turn, model) = self.events(request, conversation).await?;
-        let told = match headers.get("x-lf-events").is_some_and(|value| value == "none") {
+        let mut head = Box::new(Head::new(&turn, model, view, self.told()));
+        let (record, unstored) = keeper.begin(&mut head, body, plan, said).await?;
+        let events: Events = match record {
+            Some(record) => Box::pin(record.follow(events)),
+            None => events,
+        };
+        let notices: Vec<ChatEvent> = notice.into_iter().chain(unstored).map(ChatEvent::Notice).collect();
+        Ok(Begun::Turn(Box::pin(stream::iter(notices).chain(events)), head))
+    }
+
+    /// Whether the client wants to hear of the server's own work.
+    pub(super) fn told(&self) -> LfEvents {
+        match self.headers.get("x-lf-events").is_some_and(|value| value == "none") {
             true => LfEvents::Hidden,
             false => LfEvents::Told,
-        };
-        let head = Box::new(Head::new(&turn, model, view, told));
-        let Some(record) = keeper.keep(&head, body, said) else { return Ok(Begun::Turn(events, head)) };
-        if !record.in_background() {
-            return Ok(Begun::Turn(Box::pin(record.follow(events)), head));
         }
-        let begun = record.body();
-        Ok(match record.run(events, &shared.tasks, head.view.streams()) {
-            None => Begun::Aside(begun),
-            Some(events) => Begun::Turn(events, head),
-        })
     }
 
     /// The events of a new turn behind the first, with what that tells: the turn and the model.
@@ -127,7 +136,7 @@ impl Asked {
     ) -> Result<(Events, String, String), ErrorReply> {
         let Self { shared, scope, caller, headers, .. } = self;
         let refused = |refusal| caller.refused(&refusal);
-        let mut events: Events = match sessions::named(headers, caller.face).map_err(refused)? {
+        let events: Events = match sessions::named(headers, caller.face).map_err(refused)? {
             Some(session) => {
                 let running = sessions::converse(&shared.app, scope.as_ref(), &session, request).await;
                 let running = running.map_err(refused)?;
@@ -143,10 +152,18 @@ impl Asked {
                 Box::pin(events.map_err(refused)?)
             }
         };
+        self.started(events).await
+    }
+
+    /// The events behind the first, with what that tells; they end with the daemon.
+    ///
+    /// # Errors
+    /// When there is no first one.
+    pub(super) async fn started(&self, mut events: Events) -> Result<(Events, String, String), ErrorReply> {
         let Some(ChatEvent::Started { turn, model }) = events.next().await else {
-            return Err(caller.trouble(StatusCode::INTERNAL_SERVER_ERROR, "the turn did not start"));
+            return Err(self.caller.trouble(StatusCode::INTERNAL_SERVER_ERROR, "the turn did not start"));
         };
-        let events = events.take_until(shared.cut.clone().cancelled_owned());
+        let events = events.take_until(self.shared.cut.clone().cancelled_owned());
         // the turn's own end comes before this one: a view ends with the first end it is told
         let events = events.chain(stream::once(async { ChatEvent::Failed(ModelError::going_down()) }));
         Ok((Box::pin(events), turn, model))

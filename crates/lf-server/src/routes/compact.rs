@@ -23,8 +23,9 @@ pub(super) async fn ask(State(shared): State<Shared>, Scoped(scope): Scoped, req
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
-    let keeper = Keeper::new(shared.app.responses.clone(), scope.as_deref());
-    let asked = Asked { shared, scope, keeper, caller: Caller::of(&parts), headers: parts.headers };
+    let caller = Caller::of(&parts);
+    let keeper = Keeper::new(shared.app.clone(), scope.clone(), caller.clone());
+    let asked = Asked { shared, scope, keeper, caller, headers: parts.headers };
     match compacted(&asked, &body).await {
         Ok(body) => Json(body).into_response(),
         Err(error) => error_reply(error),
@@ -33,10 +34,11 @@ pub(super) async fn ask(State(shared): State<Shared>, Scoped(scope): Scoped, req
 
 /// An ordinary turn, but for its question: the model may fail over, and its time is limited. Dropped with the client.
 async fn compacted(asked: &Asked, body: &Bytes) -> Result<Value, ErrorReply> {
-    let item = |id: &str| asked.keeper.item(id);
+    let items = asked.keeper.items(body).await?;
+    let item = |id: &str| items.get(id).cloned();
     let (request, view) =
         decode_compact_request_with(body, &item).map_err(|error| asked.caller.unreadable(&error))?;
-    let before = asked.keeper.earlier(&view).map_err(|error| asked.caller.unreadable(&error))?;
+    let (before, _) = asked.keeper.earlier(&view).await?;
     let (question, mut compaction) = Compaction::plan(request, &view, &before);
     // the tools are part of the model's prompt all the same; a call of one would change the world for a summary
     let alone = Conversation { calls_left: Some(0), ..Conversation::default() };

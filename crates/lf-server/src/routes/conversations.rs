@@ -10,22 +10,26 @@ use futures_util::StreamExt as _;
 use lf_core::message::Prose;
 use lf_core::model::ChatRequest;
 use lf_core::{ChatEvent, Message};
-use lf_store::{Conversation, Kind, Page};
+use lf_store::{Conversation, Kept, Kind, Page};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::messages::message;
 use super::sessions::forget;
 use super::{Shared, turns};
 use crate::app::Refusal;
 use crate::approvals::Attendance;
 use crate::guard::json_body;
-use crate::memory::{Saying, unkept};
+use crate::memory::{Running, Saying, unkept};
 use crate::reply::Caller;
 
 /// Conversations of one answer, where nobody asks for another number; more than [`MOST`] are not given at once.
 const SHOWN: u32 = 50;
 const MOST: u32 = 500;
+
+/// The header that names the turn of an answer: the answer itself has the documented fields and no others.
+const TURN: &str = "x-turn-id";
 
 /// The time as ISO 8601 in UTC.
 pub(super) fn at(milliseconds: i64) -> String {
@@ -181,42 +185,6 @@ pub(super) async fn delete(State(shared): State<Shared>, Path(id): Path<String>,
     })
 }
 
-pub(super) async fn messages(
-    State(shared): State<Shared>,
-    Path(id): Path<String>,
-    caller: Caller,
-) -> Response {
-    let read = async {
-        find(&shared, &id).await?;
-        let store = &shared.app.memory()?.store;
-        store.messages(&id, 0).await.map_err(|error| unkept(&error))
-    };
-    caller.answer(read.await, |kept| {
-        let messages =
-            kept.iter().map(|kept| message(&kept.id, kept.created, &kept.message)).collect::<Vec<_>>();
-        Json(json!({"success": true, "count": messages.len(), "messages": messages}))
-    })
-}
-
-pub(super) async fn delete_message(
-    State(shared): State<Shared>,
-    Path((id, message)): Path<(String, String)>,
-    caller: Caller,
-) -> Response {
-    let deleted = async {
-        find(&shared, &id).await?;
-        let store = &shared.app.memory()?.store;
-        store.delete_message(&id, &message).await.map_err(|error| unkept(&error))
-    };
-    caller.answer(deleted.await, |was_there| match was_there {
-        true => Json(json!({"success": true, "message": "Message deleted successfully"})).into_response(),
-        false => {
-            let what = format!("conversation `{id}` has no message `{message}`");
-            caller.refuse(StatusCode::NOT_FOUND, &what)
-        }
-    })
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Said {
@@ -244,7 +212,8 @@ pub(super) async fn chat(
         let words = Message::User(Prose { content: said.content.into(), ..Prose::default() });
         let request =
             ChatRequest { model: said.model, messages: vec![words], stream: true, ..ChatRequest::default() };
-        let saying = Saying { request, chosen_tools: true, attendance: Attendance::Watched };
+        let attendance = Attendance::Watched;
+        let saying = Saying { request, chosen_tools: true, calls_left: None, attendance };
         let running = shared.app.converse(Some(&project), &conversation, saying).await?;
         Ok::<_, Refusal>((shared.app.memory()?, running))
     };
@@ -270,21 +239,31 @@ pub(super) async fn chat(
         let what = turns::left(shared.cut.is_cancelled());
         return caller.refuse(StatusCode::SERVICE_UNAVAILABLE, &what);
     }
-    let at = now();
-    let user = running.said.first().map(|(id, said)| message(id, at, said));
-    let added = match memory.added(&running).await {
-        Ok(added) => added,
-        Err(error) => return caller.refusal(&unkept(&error)),
+    let (user, answer) = match said_in(&shared, &running).await {
+        Ok(said) => said,
+        Err(refusal) => return caller.refusal(&refusal),
     };
-    let answer = added.iter().rev().find(|(_, said)| matches!(said, Message::Assistant(_)));
-    Json(json!({
+    let body = json!({
         "success": true,
-        "user_message": user,
-        "assistant_message": answer.map(|(id, said)| message(id, at, said)),
+        "user_message": user.as_ref().map(message),
+        "assistant_message": answer.as_ref().map(message),
         "message": "Chat completed successfully",
-        "turn_id": running.turn,
-    }))
-    .into_response()
+    });
+    ([(TURN, running.turn.clone())], Json(body)).into_response()
+}
+
+/// What the user said last, and the answer to it. A message that was kept with an earlier turn, which failed, is of that one.
+async fn said_in(shared: &Shared, running: &Running) -> Result<(Option<Kept>, Option<Kept>), Refusal> {
+    let store = &shared.app.memory()?.store;
+    let mut kept = store.messages_of(&running.turn).await.map_err(|error| unkept(&error))?;
+    if !kept.iter().any(|kept| matches!(kept.message, Message::User(_))) {
+        kept = store.messages(&running.conversation, 0).await.map_err(|error| unkept(&error))?;
+    }
+    let of_turn = |kept: &Kept| kept.turn.as_deref() == Some(&running.turn);
+    let answer = kept.iter().rposition(|kept| of_turn(kept) && matches!(kept.message, Message::Assistant(_)));
+    let before = &kept[..answer.unwrap_or(kept.len())];
+    let user = before.iter().rfind(|kept| matches!(kept.message, Message::User(_))).cloned();
+    Ok((user, answer.map(|at| kept[at].clone())))
 }
 
 pub(super) async fn find(shared: &Shared, id: &str) -> Result<Conversation, Refusal> {
@@ -340,34 +319,4 @@ fn shown(conversation: &Conversation) -> Value {
         "created_at": at(conversation.created),
         "updated_at": at(conversation.updated),
     })
-}
-
-/// One message in the document's form: OpenAI's, with an id and a time.
-pub(super) fn message(id: &str, created: i64, said: &Message) -> Value {
-    let (role, content) = match said {
-        Message::System(said) => ("system", &said.content),
-        Message::User(said) => ("user", &said.content),
-        Message::Assistant(said) => ("assistant", &said.content),
-        Message::Tool(result) => ("tool", &result.content),
-    };
-    let text = content.text();
-    let mut view = json!({"id": id, "role": role, "content": text, "timestamp": at(created)});
-    match said {
-        Message::Assistant(said) if !said.calls.is_empty() => {
-            if text.is_empty() {
-                view["content"] = Value::Null;
-            }
-            let calls = said.calls.iter().map(|call| {
-                let function = json!({"name": call.name, "arguments": call.arguments.raw()});
-                json!({"id": call.id, "type": "function", "function": function})
-            });
-            view["tool_calls"] = calls.collect();
-        }
-        Message::Tool(result) => {
-            view["tool_call_id"] = json!(result.call_id);
-            view["name"] = json!(result.name);
-        }
-        _ => {}
-    }
-    view
 }

@@ -10,6 +10,7 @@ use lf_core::model::ChatRequest;
 use lf_dialects::anthropic_messages::{self, EventEncoder, MessagesView};
 use lf_dialects::openai_chat::{self, ChunkEncoder, ErrorReply, LfEvents, RequestError, ViewOptions};
 use lf_dialects::openai_responses::{self, ResponsesView};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::reply::Face;
@@ -151,6 +152,23 @@ impl Fold {
             Self::Messages(completion) => completion.finish(request_id),
             Self::Responses(completion) => completion.finish(),
         }
+    }
+}
+
+/// How a response is shown that is read from its turn's journal.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Shown {
+    pub view: ResponsesView,
+    /// Seconds since 1970.
+    pub created: u64,
+    pub model: String,
+    pub told: LfEvents,
+}
+
+impl Shown {
+    pub(super) fn head(self, id: &str) -> Head {
+        let Self { view, created, model, told } = self;
+        Head { id: id.to_owned(), created, model, view: View::Responses(Box::new(view)), told }
     }
 }
 

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::Shared;
-use super::conversations::{message, now};
+use super::conversations::now;
+use super::messages::message;
 use crate::app::{App, Refusal};
 use crate::approvals::Attendance;
 use crate::memory::{Memory, Running, Saying, unkept};
@@ -72,7 +73,8 @@ pub(super) async fn converse(
         updated: at,
     };
     memory.store.create(&conversation).await.map_err(|error| unkept(&error))?;
-    app.converse(scope, &conversation, Saying { request, chosen_tools: false, attendance: Attendance::Told })
+    let attendance = Attendance::Told;
+    app.converse(scope, &conversation, Saying { request, chosen_tools: false, calls_left: None, attendance })
         .await
 }
 
@@ -94,8 +96,7 @@ pub(super) async fn history(
         store.messages(&id(&namespace, &project, &session), 0).await.map_err(|error| unkept(&error))
     };
     caller.answer(read.await, |kept| {
-        let messages: Vec<Value> =
-            kept.iter().map(|kept| message(&kept.id, kept.created, &kept.message)).collect();
+        let messages: Vec<Value> = kept.iter().map(message).collect();
         Json(json!({"messages": messages}))
     })
 }

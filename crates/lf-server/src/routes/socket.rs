@@ -23,7 +23,7 @@ use super::responses::Keeper;
 use super::{Scoped, Shared};
 use crate::guard::BODY_LIMIT;
 use crate::reply::Caller;
-use crate::responses::{Aside, Responses};
+use crate::responses::{Aside, Held};
 use talk::{Ends, Frames, Line, talk};
 
 /// Connections at the same time: each may hold a message of [`BODY_LIMIT`].
@@ -33,12 +33,12 @@ const CONNECTIONS: usize = 512;
 #[derive(Clone)]
 pub(crate) struct Sockets {
     room: Arc<Semaphore>,
-    responses: Responses,
+    held: Held,
 }
 
 impl Sockets {
     pub(crate) fn new() -> Self {
-        Self { room: Arc::new(Semaphore::new(CONNECTIONS)), responses: Responses::new() }
+        Self { room: Arc::new(Semaphore::new(CONNECTIONS)), held: Held::new() }
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn open(State(shared): State<Shared>, Scoped(scope): Scoped, re
         return caller.refuse(StatusCode::SERVICE_UNAVAILABLE, &what);
     };
     let held = shared.tasks.token();
-    let aside = Arc::new(Aside::new(shared.sockets.responses.clone()));
+    let aside = Arc::new(Aside::new(shared.sockets.held.clone()));
     let ends = Ends { stop: shared.stop.clone() };
     let asker = Asker { shared, scope, caller, headers: parts.headers, aside };
     upgrade.max_message_size(BODY_LIMIT).max_frame_size(BODY_LIMIT).on_upgrade(async move |socket| {
@@ -97,7 +97,7 @@ struct Asker {
 impl Asker {
     /// The frames that answer a request. Dropping them cancels the turn.
     fn turn(&self, create: Create) -> Frames {
-        let keeper = Keeper::new(self.shared.app.responses.clone(), self.scope.as_deref());
+        let keeper = Keeper::new(self.shared.app.clone(), self.scope.clone(), self.caller.clone());
         let asked = Asked {
             shared: self.shared.clone(),
             scope: self.scope.clone(),

@@ -63,7 +63,7 @@ pub(super) async fn events(
         Ok(memory) => memory.clone(),
         Err(refusal) => return caller.refusal(&refusal),
     };
-    if let Some(running) = memory.running(&id) {
+    if let Some(running) = memory.going(&id).await {
         return watched(&shared, id, memory.watch(running, seen));
     }
     let turn = match find(&shared, &caller, &id).await {
@@ -74,7 +74,11 @@ pub(super) async fn events(
         return watched(&shared, id.clone(), memory.follow(id, seen));
     }
     match events_of(&memory, &turn).await {
-        Ok(events) => told(events, seen),
+        Ok(Some(events)) => told(events, seen),
+        Ok(None) => {
+            let what = format!("the events of turn `{id}` were deleted with a message of its conversation");
+            caller.refuse(StatusCode::GONE, &what)
+        }
         Err(reason) => {
             let what = format!("turn `{id}` cannot be read: {reason}");
             caller.refuse(StatusCode::INTERNAL_SERVER_ERROR, &what)
@@ -133,7 +137,7 @@ fn sse(number: usize, event: &ChatEvent) -> Event {
     if number == 0 { named } else { named.id(number.to_string()) }
 }
 
-fn respond(mut response: Response) -> Response {
+pub(super) fn respond(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

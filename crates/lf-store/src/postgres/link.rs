@@ -144,6 +144,10 @@ impl Link {
         match &batch.turn {
             Some(Of::Running(turn)) => self.fence(turn, owner).await?,
             Some(Of::Begun(beginning)) => self.is_next(beginning).await?,
+            Some(Of::Quiet(quiet)) => {
+                self.hold(&quiet.conversation).await?;
+                self.is_quiet(&quiet.conversation, quiet.after).await?;
+            }
             None => {}
         }
         let mut changed = Vec::with_capacity(batch.statements.len());
@@ -170,14 +174,26 @@ impl Link {
 
     /// Turns of one conversation begin one after the other, whichever daemons they come to.
     async fn is_next(&mut self, beginning: &Beginning) -> Result<(), Trouble> {
-        let conversation = beginning.conversation.as_str();
-        self.ask("SELECT id FROM conversation WHERE id = ?1 FOR NO KEY UPDATE", &[conversation.into()])
-            .await?;
-        let Some(after) = beginning.after else { return Ok(()) };
+        self.hold(&beginning.conversation).await?;
+        match beginning.after {
+            Some(_) => self.is_quiet(&beginning.conversation, beginning.after).await,
+            None => Ok(()),
+        }
+    }
+
+    /// No turn begins in the conversation before this is written.
+    async fn hold(&mut self, conversation: &str) -> Result<(), Trouble> {
+        let sql = "SELECT id FROM conversation WHERE id = ?1 FOR NO KEY UPDATE";
+        self.ask(sql, &[conversation.into()]).await.map(drop)
+    }
+
+    /// No turn runs in a conversation, and nothing was said in it after this place.
+    async fn is_quiet(&mut self, conversation: &str, after: Option<i64>) -> Result<(), Trouble> {
         let sql = "SELECT id FROM conversation WHERE id = ?1
                    AND NOT EXISTS (SELECT 1 FROM turn WHERE conversation = ?1 AND state = 'running')
                    AND NOT EXISTS (SELECT 1 FROM message WHERE conversation = ?1 AND seq > ?2)";
-        match self.ask(sql, &[conversation.into(), after.into()]).await?.is_empty() {
+        let params = [conversation.into(), after.unwrap_or(i64::MAX).into()];
+        match self.ask(sql, &params).await?.is_empty() {
             true => Err(Trouble::Overtaken { what: "conversation", id: conversation.to_owned() }),
             false => Ok(()),
         }

@@ -32,7 +32,7 @@ async fn daemons_that_start_at_the_same_time_make_the_tables_once() {
     let checks = futures_util::future::join_all(stores.iter().map(Store::ready)).await;
     assert!(checks.iter().all(Result::is_ok), "{checks:?}");
     let tables = database.ask("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'");
-    assert_eq!(tables, "10");
+    assert_eq!(tables, "13");
 }
 
 #[tokio::test]
@@ -50,7 +50,16 @@ async fn tables_of_a_later_program_are_left_alone() {
 async fn both_databases_have_the_same_tables_and_columns() {
     let database = Server::shared().database();
     store(&database).ready().await.unwrap();
-    let own = ["message.words", "turn.owner", "turn.stop", "daemon.id", "daemon.until", "lf_schema.version"];
+    let own = [
+        "message.words",
+        "turn.owner",
+        "turn.stop",
+        "response.owner",
+        "response.stop",
+        "daemon.id",
+        "daemon.until",
+        "lf_schema.version",
+    ];
     let columns = database.ask(
         "SELECT table_name || '.' || column_name FROM information_schema.columns
          WHERE table_schema = 'public' ORDER BY 1",

@@ -100,4 +100,46 @@ pub(crate) const STEPS: &[&str] = &[
         PRIMARY KEY (conversation, server, name)
     );
 "#,
+    r#"
+    CREATE INDEX message_by_turn ON message (turn);
+
+    -- kind `response`: the responses that go on from one another are one conversation; a deleted one that others go on
+    -- from stays as an empty row (`gone`) with the messages that they need
+    CREATE TABLE response (
+        id TEXT COLLATE "C" PRIMARY KEY,
+        scope TEXT COLLATE "C" NOT NULL,
+        conversation TEXT COLLATE "C" NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        previous TEXT COLLATE "C" REFERENCES response,
+        turn TEXT COLLATE "C" NOT NULL,
+        gone BIGINT NOT NULL,
+        body TEXT NOT NULL,
+        input TEXT NOT NULL,
+        head TEXT,
+        size BIGINT NOT NULL,
+        created BIGINT NOT NULL,
+        -- the daemon that makes it; nobody once it is over, or its turn has begun by itself
+        owner TEXT COLLATE "C" NOT NULL DEFAULT '',
+        -- somebody wants it to end
+        stop BOOLEAN NOT NULL DEFAULT FALSE
+    );
+    CREATE INDEX response_by_conversation ON response (conversation);
+    CREATE INDEX response_by_previous ON response (previous);
+    CREATE INDEX response_by_turn ON response (turn);
+    CREATE INDEX response_by_age ON response (created, id, size);
+    CREATE INDEX response_by_owner ON response (owner) WHERE owner <> '';
+
+    -- what a turn said and did before it handed calls to a client, under the ids of those calls
+    CREATE TABLE resume (
+        id TEXT COLLATE "C" PRIMARY KEY,
+        body TEXT NOT NULL,
+        size BIGINT NOT NULL,
+        created BIGINT NOT NULL
+    );
+    CREATE INDEX resume_by_age ON resume (created, id, size);
+    CREATE TABLE resume_call (
+        call TEXT COLLATE "C" PRIMARY KEY,
+        resume TEXT COLLATE "C" NOT NULL REFERENCES resume ON DELETE CASCADE
+    );
+    CREATE INDEX resume_call_by_resume ON resume_call (resume);
+"#,
 ];

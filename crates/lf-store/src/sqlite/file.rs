@@ -212,6 +212,8 @@ fn connect(path: &Path, writes: Option<Durability>) -> Result<Connection, StoreE
                 Durability::Normal => "normal",
             };
             connection.pragma_update(None, "synchronous", synchronous)?;
+            // what is deleted is overwritten, and not only forgotten
+            connection.pragma_update(None, "secure_delete", true)?;
         }
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)

@@ -14,6 +14,8 @@ pub enum Kind {
     Conversation,
     /// A client's `X-Session-ID`.
     Session,
+    /// Responses of the Responses API that go on from one another.
+    Response,
 }
 
 impl Kind {
@@ -21,11 +23,16 @@ impl Kind {
         match self {
             Self::Conversation => "conversation",
             Self::Session => "session",
+            Self::Response => "response",
         }
     }
 
     fn named(name: &str) -> Self {
-        if name == "session" { Self::Session } else { Self::Conversation }
+        match name {
+            "session" => Self::Session,
+            "response" => Self::Response,
+            _ => Self::Conversation,
+        }
     }
 }
 
@@ -72,20 +79,7 @@ impl Store {
     /// Keeps a new conversation, or does nothing when there is one of this id.
     pub async fn create(&self, new: &Conversation) -> Result<bool, StoreError> {
         let mut batch = Batch::default();
-        batch.add(
-            "INSERT INTO conversation (id, scope, kind, title, system, model, created, updated)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING",
-            vec![
-                new.id.as_str().into(),
-                new.scope.as_str().into(),
-                new.kind.name().into(),
-                new.title.clone().into(),
-                new.system.clone().into(),
-                new.model.clone().into(),
-                new.created.into(),
-                new.updated.into(),
-            ],
-        );
+        insert(&mut batch, new);
         Ok(self.commit(batch).await? == [1])
     }
 
@@ -160,7 +154,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]
     pub async fn delete(&self, id: &str) -> Result<(), StoreError> {
-        let mut batch = Batch::default();
+        let mut batch = Batch::erasing();
         // messages by their own statement: the index of words is kept by a trigger on them
         batch.add("DELETE FROM message WHERE conversation = ?1", vec![id.into()]);
         batch.add("DELETE FROM conversation WHERE id = ?1", vec![id.into()]);
@@ -202,6 +196,24 @@ impl Store {
         );
         Ok(self.commit(batch).await? == [1])
     }
+}
+
+/// Does nothing when there is one of this id.
+pub(super) fn insert(batch: &mut Batch, new: &Conversation) {
+    batch.add(
+        "INSERT INTO conversation (id, scope, kind, title, system, model, created, updated)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING",
+        vec![
+            new.id.as_str().into(),
+            new.scope.as_str().into(),
+            new.kind.name().into(),
+            new.title.clone().into(),
+            new.system.clone().into(),
+            new.model.clone().into(),
+            new.created.into(),
+            new.updated.into(),
+        ],
+    );
 }
 
 pub(super) fn not_found(id: &str) -> StoreError {

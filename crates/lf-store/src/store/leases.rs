@@ -88,6 +88,62 @@ impl Store {
         Ok(rows.into_iter().map(|row| Columns::of(row).text()).collect())
     }
 
+    /// Says that this daemon makes a response.
+    pub(super) fn own_response(&self, batch: &mut Batch, id: &str) {
+        if let Some(postgres) = self.postgres() {
+            let params = vec![id.into(), postgres.owner().into()];
+            batch.add("UPDATE response SET owner = ?2 WHERE id = ?1", params);
+        }
+    }
+
+    /// Says that nobody makes it any more.
+    pub(super) fn disown_response(&self, batch: &mut Batch, id: &str) {
+        if self.is_shared() {
+            batch.add("UPDATE response SET owner = '', stop = FALSE WHERE id = ?1", vec![id.into()]);
+        }
+    }
+
+    /// Says that this daemon makes a response no more, and it has no end.
+    pub async fn let_go_of_response(&self, id: &str) -> Result<(), StoreError> {
+        let mut batch = Batch::default();
+        self.disown_response(&mut batch, id);
+        self.commit(batch).await.map(drop)
+    }
+
+    /// The responses that this daemon is said to make, and whether somebody asked another one to end it.
+    pub async fn own_responses(&self) -> Result<Vec<(String, bool)>, StoreError> {
+        let Some(postgres) = self.postgres() else { return Ok(Vec::new()) };
+        let sql =
+            "SELECT id, CASE WHEN stop THEN 1 ELSE 0 END FROM response WHERE owner = ?1 AND owner <> ''";
+        let rows = self.query(sql, vec![postgres.owner().into()]).await?;
+        let own = |row| {
+            let mut columns = Columns::of(row);
+            (columns.text(), columns.int() == 1)
+        };
+        Ok(rows.into_iter().map(own).collect())
+    }
+
+    /// Whether another daemon, which lives, makes a response.
+    pub async fn is_made_elsewhere(&self, id: &str) -> Result<bool, StoreError> {
+        let Some(postgres) = self.postgres() else { return Ok(false) };
+        let sql = "SELECT response.id FROM response JOIN daemon ON daemon.id = response.owner
+                   WHERE response.id = ?1 AND daemon.id <> ?2 AND until > clock_timestamp()";
+        Ok(!self.query(sql, vec![id.into(), postgres.owner().into()]).await?.is_empty())
+    }
+
+    /// Asks the other daemon that makes a response to end it. False where none does.
+    pub async fn ask_to_stop_response(&self, id: &str) -> Result<bool, StoreError> {
+        let Some(postgres) = self.postgres() else { return Ok(false) };
+        let mut batch = Batch::default();
+        batch.add(
+            "UPDATE response SET stop = TRUE WHERE id = ?1 AND owner <> ?2 AND EXISTS (
+                 SELECT 1 FROM daemon WHERE daemon.id = response.owner AND until > clock_timestamp()
+             )",
+            vec![id.into(), postgres.owner().into()],
+        );
+        Ok(self.commit(batch).await? == [1])
+    }
+
     /// The turns that run in a conversation, in whichever daemons.
     pub async fn running_in(&self, conversation: &str) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT id FROM turn WHERE conversation = ?1 AND state = 'running' ORDER BY created";

@@ -5,7 +5,7 @@ use lf_core::Message;
 use crate::batch::{Batch, Row};
 use crate::error::StoreError;
 
-use super::{Columns, Store};
+use super::{Columns, Store, now};
 
 /// A message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,14 +32,83 @@ impl Store {
         rows.into_iter().map(kept).collect()
     }
 
-    /// False where there was none. A call and its results go together: neither is sent to a model without the other.
+    /// Those of one turn, in order: what was said to it, and what it said.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] names the message.
+    pub async fn messages_of(&self, turn: &str) -> Result<Vec<Kept>, StoreError> {
+        let sql = "SELECT id, seq, created, turn, body FROM message WHERE turn = ?1 ORDER BY seq";
+        self.query(sql, vec![turn.into()]).await?.into_iter().map(kept).collect()
+    }
+
+    /// One message; `None` where the conversation has none of this id.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`]
+    pub async fn message(&self, conversation: &str, id: &str) -> Result<Option<Kept>, StoreError> {
+        let sql = "SELECT id, seq, created, turn, body FROM message WHERE conversation = ?1 AND id = ?2";
+        let rows = self.query(sql, vec![conversation.into(), id.into()]).await?;
+        rows.into_iter().next().map(kept).transpose()
+    }
+
+    /// Adds to a conversation what is of no turn, behind the last place in it that the caller knows of.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] where there is no such conversation; [`StoreError::Overtaken`] where a turn of another
+    /// daemon runs in it, or something was said after that place.
+    pub async fn append(
+        &self,
+        conversation: &str,
+        after: i64,
+        said: &[(String, Message)],
+    ) -> Result<(), StoreError> {
+        if self.conversation(conversation).await?.is_none() {
+            return Err(super::conversations::not_found(conversation));
+        }
+        let mut batch = Batch::quiet(conversation, Some(after));
+        add(&mut batch, (conversation, None), now(), said);
+        self.commit(batch).await.map(drop)
+    }
+
+    /// False where there was none. Its words also leave the journals: those of its own turn, and of every turn that was
+    /// begun with it, lose their entries. No turn of the conversation may be running, or begin meanwhile, in this daemon.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] where a turn of another daemon runs in the conversation; then nothing is deleted.
     pub async fn delete_message(&self, conversation: &str, id: &str) -> Result<bool, StoreError> {
-        let mut batch = Batch::default();
+        let mut batch = Batch { erases: true, ..Batch::quiet(conversation, None) };
+        // the time of a message is the end of its turn, or its beginning; of one without a turn its own
+        for sql in [
+            "DELETE FROM response WHERE conversation = ?1 AND turn IN (
+                     SELECT later.id FROM turn AS later, message
+                     LEFT JOIN turn AS own ON own.id = message.turn
+                     WHERE message.conversation = ?1 AND message.id = ?2
+                       AND later.conversation = ?1 AND later.created >= coalesce(own.created, message.created)
+                 )",
+            "DELETE FROM entry WHERE turn IN (
+                     SELECT later.id FROM turn AS later, message
+                     LEFT JOIN turn AS own ON own.id = message.turn
+                     WHERE message.conversation = ?1 AND message.id = ?2
+                       AND later.conversation = ?1 AND later.created >= coalesce(own.created, message.created)
+                 )",
+        ] {
+            batch.add(sql, vec![conversation.into(), id.into()]);
+        }
+        batch.add(
+            "DELETE FROM waiting WHERE conversation = ?1 AND EXISTS (
+                 SELECT 1 FROM message WHERE message.conversation = ?1 AND message.id = ?2 AND message.turn = (
+                     SELECT id FROM turn WHERE turn.conversation = ?1 ORDER BY created DESC, id DESC LIMIT 1
+                 )
+             )",
+            vec![conversation.into(), id.into()],
+        );
         batch.add(
             "DELETE FROM message WHERE conversation = ?1 AND id = ?2",
             vec![conversation.into(), id.into()],
         );
-        Ok(self.commit(batch).await? == [1])
+        let deleted = self.commit(batch).await?.last() == Some(&1);
+        self.drop_parts(conversation).await?;
+        Ok(deleted)
     }
 }
 
@@ -55,8 +124,7 @@ fn kept(row: Row) -> Result<Kept, StoreError> {
 /// Adds messages at the end of a conversation.
 pub(super) fn add(
     batch: &mut Batch,
-    conversation: &str,
-    turn: &str,
+    (conversation, turn): (&str, Option<&str>),
     at: i64,
     messages: &[(String, Message)],
 ) {

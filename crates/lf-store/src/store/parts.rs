@@ -1,7 +1,7 @@
 //! Long parts of a turn's first entry, kept once for each conversation: every turn begins with all that was said before,
 //! and with the same tools.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use lf_core::turn::Entry;
 use serde::Serialize;
@@ -9,6 +9,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::batch::Batch;
+use crate::dialect::DROP_SHARED_PARTS;
 use crate::error::StoreError;
 
 use super::{Columns, Store};
@@ -16,7 +17,7 @@ use super::{Columns, Store};
 /// Where the parts of an entry are. In their place stands the hash.
 const PLACES: [&str; 3] = ["/begun/tools", "/begun/request/messages", "/stood_in/tools"];
 
-pub(super) fn json(value: &impl Serialize) -> String {
+pub(super) fn json(value: &(impl Serialize + ?Sized)) -> String {
     // values of the core have text keys alone, so that there is nothing that JSON could not say
     serde_json::to_string(value).unwrap_or_default()
 }
@@ -48,6 +49,41 @@ fn put(batch: &mut Batch, conversation: &str, part: &mut Value) {
 }
 
 impl Store {
+    /// Forgets the parts of a conversation that no entry needs any more. No turn of this daemon may begin in it meanwhile.
+    pub(super) async fn drop_parts(&self, conversation: &str) -> Result<(), StoreError> {
+        if self.is_shared() {
+            let mut batch = Batch::erasing();
+            for sql in DROP_SHARED_PARTS {
+                batch.add(sql, vec![conversation.into()]);
+            }
+            return self.commit(batch).await.map(drop);
+        }
+        let sql = "SELECT entry.body FROM entry JOIN turn ON turn.id = entry.turn
+                   WHERE turn.conversation = ?1
+                     AND (entry.body LIKE '{\"begun\"%' OR entry.body LIKE '{\"stood_in\"%')";
+        let mut needed: HashSet<String> = HashSet::new();
+        for row in self.query(sql, vec![conversation.into()]).await? {
+            let value: Value = serde_json::from_str(&Columns::of(row).text()).unwrap_or_default();
+            let parts = PLACES.iter().filter_map(|place| value.pointer(place));
+            let parts =
+                parts.flat_map(|part| part.as_array().map_or(std::slice::from_ref(part), Vec::as_slice));
+            needed.extend(parts.filter_map(Value::as_str).map(str::to_owned));
+        }
+        let mut batch = Batch::erasing();
+        for row in
+            self.query("SELECT hash FROM part WHERE conversation = ?1", vec![conversation.into()]).await?
+        {
+            let hash = Columns::of(row).text();
+            if !needed.contains(&hash) {
+                batch.add(
+                    "DELETE FROM part WHERE conversation = ?1 AND hash = ?2",
+                    vec![conversation.into(), hash.into()],
+                );
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { self.commit(batch).await.map(drop) }
+    }
+
     /// The entry as it was.
     pub(super) async fn put_together(
         &self,

@@ -145,6 +145,8 @@ fn begun(messages: Vec<Message>) -> Entry {
     }))
 }
 
+mod forgetting;
+
 const ALL: Page = Page { offset: 0, limit: 100 };
 
 async fn a_conversation_is_made_once_found_changed_and_forgotten(bench: Bench) {

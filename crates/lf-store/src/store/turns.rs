@@ -77,7 +77,7 @@ impl Store {
             after: begin.after,
         };
         let mut batch = Batch { turn: Some(Of::Begun(beginning)), ..Batch::default() };
-        messages::add(&mut batch, begin.conversation, begin.turn, at, begin.said);
+        messages::add(&mut batch, (begin.conversation, Some(begin.turn)), at, begin.said);
         batch.add(
             "INSERT INTO turn (id, conversation, state, created, updated) VALUES (?1, ?2, 'running', ?3, ?4)",
             vec![begin.turn.into(), begin.conversation.into(), at.into(), at.into()],
@@ -113,7 +113,7 @@ impl Store {
             "UPDATE turn SET state = ?2, updated = ?3 WHERE id = ?1",
             vec![turn.into(), state.name().into(), at.into()],
         );
-        messages::add(&mut batch, conversation, turn, at, said);
+        messages::add(&mut batch, (conversation, Some(turn)), at, said);
         self.commit(batch).await.map(drop)
     }
 
@@ -143,6 +143,12 @@ impl Store {
             entries.push(self.put_together((&turn.conversation, &turn.id), &body, &mut known).await?);
         }
         Ok(entries)
+    }
+
+    /// False where the journal of a turn was deleted.
+    pub async fn has_entries(&self, turn: &str) -> Result<bool, StoreError> {
+        let sql = "SELECT n FROM entry WHERE turn = ?1 LIMIT 1";
+        Ok(!self.query(sql, vec![turn.into()]).await?.is_empty())
     }
 
     /// Goes on with the journal of a turn that has so many entries.

@@ -7,10 +7,10 @@ use lf_core::Project;
 use lf_server::{App, view};
 use serde_json::{Value, json};
 
-use super::remote::Remote;
 use super::{known, printable_lines};
 use crate::exit::{Exit, Trouble, print_line};
 use crate::log::printable;
+use crate::remote::Remote;
 
 /// Where the servers run.
 pub(crate) enum Place<'a> {
