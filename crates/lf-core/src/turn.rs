@@ -15,7 +15,7 @@ use crate::message::{AssistantMessage, Content, Message, Prose, ToolCall};
 use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest, ToolChoice, Usage};
 use crate::project::{Limits, ToolCallStrategy};
 use crate::prompting;
-use crate::text_calls::{Piece, TextCall, TextEnd, TextFormat, TextScanner};
+use crate::text_calls::{self, Piece, TextCall, TextEnd, TextFormat, TextScanner};
 use crate::tool::ToolRef;
 use crate::tool_set::ToolSet;
 
@@ -60,6 +60,24 @@ pub struct Setup {
     /// Calls to begin with, before the model is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
+}
+
+impl Setup {
+    /// A turn with everything else as it is where nobody says otherwise: native calls, the default dialects and limits.
+    pub fn new(id: &str, model: &str, request: ModelRequest, tools: ToolSet) -> Self {
+        Self {
+            id: id.to_owned(),
+            model: model.to_owned(),
+            request,
+            tools,
+            strategy: ToolCallStrategy::default(),
+            text_formats: text_calls::DEFAULT,
+            limits: Limits::default(),
+            calls_left: None,
+            always: Vec::new(),
+            waiting: None,
+        }
+    }
 }
 
 /// What the driver does next.
