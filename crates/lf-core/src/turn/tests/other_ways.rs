@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_call_in_a_models_own_dialect_is_run_and_not_shown() {
     let setup = Setup {
-        text_formats: text_calls::named("kimi_k2").expect("a dialect"),
+        text_formats: crate::text_calls::named("kimi_k2").expect("a dialect"),
         ..setup(ToolCallStrategy::NativeApi)
     };
     let written = "Looking.<|tool_calls_section_begin|><|tool_call_begin|>functions.sky__weather:0\
@@ -129,7 +129,7 @@ fn another_model_takes_over_with_its_own_ways_and_only_its_own_tools() {
         tools,
         parameters: [("temperature".to_owned(), json!(0))].into_iter().collect(),
         strategy: ToolCallStrategy::PromptBased,
-        text_formats: text_calls::DEFAULT,
+        text_formats: crate::text_calls::DEFAULT,
         sealed: Vec::new(),
     };
     let fewer = ToolSet::new(&catalogue, &[], &[]);
