@@ -32,8 +32,8 @@ fn conversations_are_begun_gone_on_with_and_looked_after_from_the_terminal() {
     assert_eq!(begun.stdout, "Hay is for goats.\n");
     let id =
         begun.stderr.lines().find_map(|line| line.strip_prefix("conversation ")).expect("its id").to_owned();
-    let tool = json!({"server_id": "m", "tool_name": "look"});
-    post(&daemon.url(&format!("/conversations/{id}/tools")), &tool).ok();
+    let offered = model.request(0).body["tools"][0]["function"]["name"].clone();
+    assert_eq!(offered, "m__look", "begun in the terminal, it has the model's tools");
     let next = project.run(&["chat", "--continue", "--server", &url, "--json", "Is there any?"]).ok().json();
     assert_eq!(next["answer"], "There is plenty.", "{next}");
     assert_eq!((&next["tools"][0]["name"], &next["rounds"]), (&json!("m__look"), &json!(2)));
@@ -58,6 +58,7 @@ fn conversations_are_begun_gone_on_with_and_looked_after_from_the_terminal() {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     let exported: Value = run(&["export", &id]).ok().json();
+    let tool = json!({"server_id": "m", "tool_name": "look"});
     let kept = get(&daemon.url(&format!("/conversations/{id}/messages"))).ok();
     assert_eq!(exported["messages"], kept["messages"]);
     assert_eq!((&exported["conversation"]["id"], &exported["enabled_tools"]), (&json!(id), &json!([tool])));

@@ -2,7 +2,6 @@
 
 use lf_core::message::{AssistantMessage, Prose};
 use lf_core::model::ModelRequest;
-use lf_core::project::{Limits, ToolCallStrategy};
 use lf_core::turn::{Entry, Setup};
 use lf_core::{Journal as _, Message, ModelDelta, ToolSet};
 use lf_store::{Begin, Conversation, Kind, Store, StoreError, TurnState};
@@ -36,18 +35,12 @@ pub async fn keep_turn(
     mut acknowledged: impl FnMut(usize),
 ) -> Result<(), StoreError> {
     let question = Message::User(Prose { content: format!("What of {turn}?").into(), ..Prose::default() });
-    let begun = Entry::Begun(Box::new(Setup {
-        id: turn.to_owned(),
-        model: "m".to_owned(),
-        request: ModelRequest { messages: vec![question.clone()], ..ModelRequest::default() },
-        tools: ToolSet::default(),
-        strategy: ToolCallStrategy::NativeApi,
-        text_formats: lf_core::text_calls::DEFAULT,
-        limits: Limits::default(),
-        calls_left: None,
-        always: Vec::new(),
-        waiting: None,
-    }));
+    let begun = Entry::Begun(Box::new(Setup::new(
+        turn,
+        "m",
+        ModelRequest { messages: vec![question.clone()], ..ModelRequest::default() },
+        ToolSet::default(),
+    )));
     let said = [(question_id(turn), question)];
     let mut journal =
         store.begin(Begin { turn, conversation, said: &said, begun: &begun, after: None }).await?;

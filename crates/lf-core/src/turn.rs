@@ -8,8 +8,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::event::ChatEvent;
 use crate::message::{AssistantMessage, Content, Message, Prose, ToolCall};
 use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest, ToolChoice, Usage};
@@ -27,6 +25,7 @@ mod output;
 mod plan;
 mod resume;
 mod run;
+mod setup;
 
 pub use approval::{Ask, AskPerson, Decision, Verdict, Waiting, refusal};
 pub use course::{Course, Entry, OutOfPlace, Taken};
@@ -35,32 +34,7 @@ pub use output::result_for_model;
 pub use plan::{Planned, PlannedCall};
 pub use resume::{Resume, answer_in_order, check_answers, put_back, size_of};
 pub use run::RunTools;
-
-/// What a turn starts from. Messages, parameters and tool choice are the client's, already put together with the
-/// project's prompts; tool choice names an exposed tool.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Setup {
-    /// Unguessable: client-run calls of a turn that has something to resume carry it in their ids.
-    pub id: String,
-    /// The name clients use for the model.
-    pub model: String,
-    pub request: ModelRequest,
-    pub tools: ToolSet,
-    pub strategy: ToolCallStrategy,
-    /// The dialects in which the model may write calls as text.
-    #[serde(with = "crate::text_calls::by_name")]
-    pub text_formats: &'static [TextFormat],
-    pub limits: Limits,
-    /// The most calls that this program runs in the turn, where the client has set a limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub calls_left: Option<u64>,
-    /// Tools that ask for approval, and were approved for all of this conversation.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub always: Vec<ToolRef>,
-    /// Calls to begin with, before the model is asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<Waiting>,
-}
+pub use setup::Setup;
 
 /// What the driver does next.
 #[derive(Debug)]

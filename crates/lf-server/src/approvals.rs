@@ -1,6 +1,7 @@
 //! Calls that a person has to approve: where they wait, and where decisions come in, whoever takes them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -104,6 +105,7 @@ pub(crate) struct Left {
     waiting: Mutex<Waiting>,
     created: SystemTime,
     size: u32,
+    is_taken: AtomicBool,
 }
 
 impl Left {
@@ -157,7 +159,13 @@ impl CallApprovals {
         let ids: Vec<String> = waiting.asks.iter().map(|ask| ask.id.clone()).collect();
         let bytes: usize = waiting.calls.iter().map(|call| 512 + 3 * call.arguments.raw().len()).sum();
         let size = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let left = Left { about, waiting: Mutex::new(waiting), created: SystemTime::now(), size };
+        let left = Left {
+            about,
+            waiting: Mutex::new(waiting),
+            created: SystemTime::now(),
+            size,
+            is_taken: AtomicBool::new(false),
+        };
         let left = Arc::new(left);
         for id in ids {
             self.left.insert(id, left.clone());
@@ -169,21 +177,13 @@ impl CallApprovals {
         self.left.get(id).filter(|left| left.about.project == project)
     }
 
-    /// What a turn of a client that keeps its own conversation left: its words to that client name the approvals.
-    pub(crate) fn left_in(&self, said: &[Message], project: &str) -> Option<Arc<Left>> {
-        let last = said.iter().rev().find_map(|message| match message {
-            Message::Assistant(said) => Some(said.content.text()),
-            _ => None,
-        })?;
-        ids_in(&last).find_map(|id| self.left(id, project))
-    }
-
-    /// From here on a later turn has them.
-    pub(crate) fn taken(&self, left: &Left) {
+    /// From here on a later turn has them. False where another one was quicker: nothing runs twice.
+    pub(crate) fn take(&self, left: &Left) -> bool {
         let waiting = left.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for ask in &waiting.asks {
             self.left.invalidate(&ask.id);
         }
+        !left.is_taken.swap(true, Ordering::AcqRel)
     }
 
     /// Everything that waits, oldest first.
@@ -302,6 +302,15 @@ pub(crate) fn expire(waiting: &mut Waiting) {
 
 pub(crate) fn expired() -> Decision {
     Decision { verdict: Verdict::Expired, by: "nobody".to_owned(), reason: None }
+}
+
+/// What looks like ids of approvals in the last words of the model: those that a client was told it waits for.
+pub(crate) fn named_in(said: &[Message]) -> Vec<String> {
+    let last = said.iter().rev().find_map(|message| match message {
+        Message::Assistant(said) => Some(said.content.text()),
+        _ => None,
+    });
+    last.map(|last| ids_in(&last).map(str::to_owned).collect()).unwrap_or_default()
 }
 
 /// What looks like ids of approvals in a text.

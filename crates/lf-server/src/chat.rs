@@ -23,7 +23,7 @@ use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 
 use crate::app::{App, Refusal};
-use crate::approvals::{About, Attendance, Left, decide};
+use crate::approvals::{About, Attendance, Left, decide, named_in};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::recording::Recording;
@@ -122,8 +122,10 @@ impl App {
         let left_waiting = self.left_for(scope, &request, &mut conversation).await?;
         let Prepared { project, setup, asked, notices, upstreams, tools } =
             self.prepare(scope, request, conversation).await?;
-        if let Some(left) = left_waiting {
-            self.approvals.taken(&left);
+        if let Some((left, id)) = left_waiting
+            && !self.approvals.take(&left)
+        {
+            return Err(not_waiting(&id));
         }
         if let Some(leave) = &leave {
             let _ = leave.asked.set(asked);
@@ -173,14 +175,20 @@ impl App {
         scope: Option<&Arc<Project>>,
         request: &ChatRequest,
         conversation: &mut Conversation,
-    ) -> Result<Option<Arc<Left>>, Refusal> {
+    ) -> Result<Option<(Arc<Left>, String)>, Refusal> {
+        let named = match request.approvals.first() {
+            Some((id, _)) => vec![id.clone()],
+            None => named_in(&request.messages),
+        };
+        if named.is_empty() {
+            return Ok(None);
+        }
         let (project, _) = self.find_model(scope, request.model.as_deref()).await?;
         let project = format!("{}/{}", project.namespace, project.name);
-        let named = request.approvals.first().map(|(id, _)| id);
-        let left = match named {
-            Some(id) => Some(self.approvals.left(id, &project).ok_or_else(|| not_waiting(id))?),
-            None => self.approvals.left_in(&request.messages, &project),
-        };
+        let left = named.iter().find_map(|id| self.approvals.left(id, &project));
+        if left.is_none() && !request.approvals.is_empty() {
+            return Err(not_waiting(&named[0]));
+        }
         let Some(left) = left else { return Ok(None) };
         let mut waiting = left.waiting();
         for (id, decision) in &request.approvals {
@@ -188,8 +196,9 @@ impl App {
                 return Err(not_waiting(id));
             }
         }
+        let id = waiting.asks.first().map(|ask| ask.id.clone()).unwrap_or_default();
         conversation.waiting = Some(waiting);
-        Ok(Some(left))
+        Ok(Some((left, id)))
     }
 
     /// All that a turn needs, before anything of it happens.

@@ -107,7 +107,10 @@ pub(crate) fn drive(
                         for event in turn.told().await {
                             yield event;
                         }
-                        asked.keep();
+                        // a journal that cannot be written keeps no decision, and ends the turn
+                        if !turn.is_over() {
+                            asked.keep();
+                        }
                         let Step::AskPerson(asking) = turn.course.step() else { break };
                         let entries = tokio::select! {
                             biased;

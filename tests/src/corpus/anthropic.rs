@@ -3,7 +3,6 @@
 
 use anyhow::{Context, Result, bail};
 use lf_core::model::{ChatRequest, ToolSpec};
-use lf_core::project::{Limits, ToolCallStrategy};
 use lf_core::turn::{AskModel, Setup, Step, start};
 use lf_core::{Catalogue, ChatEvent, ModelDelta, ModelRequest, ToolChoice, ToolSet};
 use lf_dialects::anthropic_messages::{self, Completion, EventEncoder, MessagesView};
@@ -98,10 +97,10 @@ fn ask(request: ChatRequest, events: &mut Vec<ChatEvent>) -> AskModel {
     });
     let mut messages = request.messages;
     tools.expose_history(&mut messages);
-    let setup = Setup {
-        id: "0".repeat(32),
-        model: "m".to_owned(),
-        request: ModelRequest {
+    let setup = Setup::new(
+        &"0".repeat(32),
+        "m",
+        ModelRequest {
             messages,
             tools: [].into(),
             tool_choice,
@@ -109,13 +108,7 @@ fn ask(request: ChatRequest, events: &mut Vec<ChatEvent>) -> AskModel {
             stream: request.stream,
         },
         tools,
-        strategy: ToolCallStrategy::NativeApi,
-        text_formats: lf_core::text_calls::DEFAULT,
-        limits: Limits::default(),
-        calls_left: None,
-        always: Vec::new(),
-        waiting: None,
-    };
+    );
     start(setup, events)
 }
 

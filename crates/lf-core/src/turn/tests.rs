@@ -34,19 +34,16 @@ fn inline(name: &str) -> InlineTool {
 fn setup(strategy: ToolCallStrategy) -> Setup {
     let catalogue = Catalogue { tools: vec![tool("sky", "weather"), tool("sky", "time")], down: Vec::new() };
     Setup {
-        id: "0123456789abcdef0123456789abcdef".to_owned(),
-        model: "m".to_owned(),
-        request: ModelRequest {
-            messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],
-            ..ModelRequest::default()
-        },
-        tools: ToolSet::new(&catalogue, &[inline("cli.upload")], &[]),
         strategy,
-        text_formats: crate::text_calls::DEFAULT,
-        limits: Limits::default(),
-        calls_left: None,
-        always: Vec::new(),
-        waiting: None,
+        ..Setup::new(
+            "0123456789abcdef0123456789abcdef",
+            "m",
+            ModelRequest {
+                messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],
+                ..ModelRequest::default()
+            },
+            ToolSet::new(&catalogue, &[inline("cli.upload")], &[]),
+        )
     }
 }
 

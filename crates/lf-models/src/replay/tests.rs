@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use lf_core::message::{Arguments, Message, Prose, ToolCall};
-use lf_core::project::{Limits, ToolCallStrategy};
 use lf_core::tool::{ToolContent, ToolProgress};
 use lf_core::turn::{Entry, Setup, cassette};
 use lf_core::{ModelDelta, ToolSet};
@@ -23,18 +22,7 @@ fn id() -> ToolRef {
 fn cassette() -> tempfile::NamedTempFile {
     let tool = Tool::new(id(), None, lf_core::tool_set::empty_schema());
     let tools = ToolSet::new(&Catalogue { tools: vec![tool], down: Vec::new() }, &[], &[]);
-    let setup = Setup {
-        id: "0123456789abcdef0123456789abcdef".to_owned(),
-        model: "m".to_owned(),
-        request: request(),
-        tools,
-        strategy: ToolCallStrategy::NativeApi,
-        text_formats: lf_core::text_calls::DEFAULT,
-        limits: Limits::default(),
-        calls_left: None,
-        always: Vec::new(),
-        waiting: None,
-    };
+    let setup = Setup::new("0123456789abcdef0123456789abcdef", "m", request(), tools);
     let call = |id: &str| {
         Entry::Delta(ModelDelta::Call(ToolCall {
             id: id.to_owned(),

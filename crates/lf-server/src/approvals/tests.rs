@@ -41,7 +41,7 @@ async fn a_decision_is_taken_once_it_is_kept_and_only_then() {
 }
 
 #[tokio::test]
-async fn what_a_turn_left_is_found_by_its_words_and_only_in_its_project() {
+async fn what_a_turn_left_is_named_in_its_words_and_taken_once_and_only_in_its_project() {
     let approvals = CallApprovals::new();
     let waiting = Waiting { calls: vec![ask("apr_1").call], asks: vec![ask("apr_1"), ask("apr_2")] };
     approvals.leave(waiting, about("a/b"));
@@ -49,16 +49,18 @@ async fn what_a_turn_left_is_found_by_its_words_and_only_in_its_project() {
     assert!(told.contains("approval `apr_1`") && !told.contains('\u{1b}'), "{told}");
     let said = lf_core::AssistantMessage { content: told.as_str().into(), ..Default::default() };
     let said = [Message::Assistant(said)];
-    assert!(approvals.left_in(&said, "a/other").is_none());
+    assert_eq!(named_in(&said), ["apr_1", "apr_2"]);
+    assert!(approvals.left("apr_1", "a/other").is_none());
     assert_eq!(approvals.decide("apr_2", yes()).await, Outcome::Taken);
     assert_eq!(approvals.decide("apr_2", yes()).await, Outcome::Unknown, "a decision stands");
     let pending: Vec<String> = approvals.pending().into_iter().map(|pending| pending.ask.id).collect();
     assert_eq!(pending, ["apr_1"]);
-    let left = approvals.left_in(&said, "a/b").expect("it waits");
+    let left = approvals.left("apr_1", "a/b").expect("it waits");
     let decisions: Vec<bool> = left.waiting().asks.iter().map(|ask| ask.decision.is_some()).collect();
     assert_eq!(decisions, [false, true]);
-    approvals.taken(&left);
-    assert!(approvals.left_in(&said, "a/b").is_none() && approvals.pending().is_empty());
+    let quicker = approvals.left("apr_2", "a/b").expect("it waits");
+    assert_eq!([approvals.take(&quicker), approvals.take(&left)], [true, false], "nothing runs twice");
+    assert!(approvals.left("apr_1", "a/b").is_none() && approvals.pending().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::stream;
 use lf_core::message::Prose;
-use lf_core::project::{InlineTool, Limits, ToolCallStrategy};
+use lf_core::project::{InlineTool, Limits};
 use lf_core::tool::{Attendant, BoxFuture, Catalogue, Retries, Tool, ToolContent, ToolProgress};
 use lf_core::tool_set::empty_schema;
 use lf_core::turn::{Resume, Setup};
@@ -160,19 +160,16 @@ fn prepared(
     let turn_timeout = limits.turn_timeout;
     let meeting = calls.iter().filter(|name| **name == "meet").count().max(1);
     let setup = Setup {
-        id: "0123456789abcdef0123456789abcdef".to_owned(),
-        model: "m".to_owned(),
-        request: ModelRequest {
-            messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],
-            ..ModelRequest::default()
-        },
-        tools: ToolSet::new(&catalogue, &[mine], &[]),
-        strategy: ToolCallStrategy::NativeApi,
-        text_formats: lf_core::text_calls::DEFAULT,
         limits,
-        calls_left: None,
-        always: Vec::new(),
-        waiting: None,
+        ..Setup::new(
+            "0123456789abcdef0123456789abcdef",
+            "m",
+            ModelRequest {
+                messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],
+                ..ModelRequest::default()
+            },
+            ToolSet::new(&catalogue, &[mine], &[]),
+        )
     };
     let model = Model { calls, asked: AtomicUsize::new(0), silent: silent.then(|| bench.given_up.clone()) };
     let mut events = Vec::new();

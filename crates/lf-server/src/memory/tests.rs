@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use indexmap::IndexMap;
 use lf_core::message::{Arguments, Prose, ToolCall};
 use lf_core::model::{FinishReason, ModelRequest};
-use lf_core::project::{Limits, Provider, ToolCallStrategy};
+use lf_core::project::Provider;
 use lf_core::turn::{Setup, check_answers};
 use lf_core::{DeltaStream, Model, ModelDelta, ModelProvider, ToolSet};
 use lf_mcp::{PoolOptions, SessionPool};
@@ -146,18 +146,12 @@ impl Bench {
 }
 
 fn setup(turn: &str, model: &str) -> Setup {
-    Setup {
-        id: turn.to_owned(),
-        model: model.to_owned(),
-        request: ModelRequest { messages: vec![user("hi")], ..ModelRequest::default() },
-        tools: ToolSet::default(),
-        strategy: ToolCallStrategy::NativeApi,
-        text_formats: lf_core::text_calls::DEFAULT,
-        limits: Limits::default(),
-        calls_left: None,
-        always: Vec::new(),
-        waiting: None,
-    }
+    Setup::new(
+        turn,
+        model,
+        ModelRequest { messages: vec![user("hi")], ..ModelRequest::default() },
+        ToolSet::default(),
+    )
 }
 
 /// Nobody is there who could approve anything.

@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use lf_core::message::{Message, Prose};
-use lf_core::project::{HttpServer, Limits, Provider, ToolCallStrategy, Transport};
+use lf_core::project::{HttpServer, Provider, Transport};
 use lf_core::turn::cassette::Cassette;
 use lf_core::{Model, ModelDelta, ModelRequest, ToolSet};
 use serde_json::json;
@@ -13,18 +13,12 @@ use super::*;
 fn setup(parameters: Value) -> Setup {
     let Value::Object(parameters) = parameters else { panic!("an object") };
     let said = Message::User(Prose { content: "hi".into(), rest: Map::new() });
-    Setup {
-        id: "0123456789abcdef0123456789abcdef".to_owned(),
-        model: "m".to_owned(),
-        request: ModelRequest { messages: vec![said], parameters, ..ModelRequest::default() },
-        tools: ToolSet::default(),
-        strategy: ToolCallStrategy::NativeApi,
-        text_formats: lf_core::text_calls::DEFAULT,
-        limits: Limits::default(),
-        calls_left: None,
-        always: Vec::new(),
-        waiting: None,
-    }
+    Setup::new(
+        "0123456789abcdef0123456789abcdef",
+        "m",
+        ModelRequest { messages: vec![said], parameters, ..ModelRequest::default() },
+        ToolSet::default(),
+    )
 }
 
 fn begun(parameters: Value) -> Entry {

@@ -1,6 +1,5 @@
 use lf_core::message::{AssistantMessage, Prose};
 use lf_core::model::ModelRequest;
-use lf_core::project::{Limits, ToolCallStrategy};
 use lf_core::turn::{Course, Entry, Setup, Step};
 use lf_core::{Journal as _, Message, ModelDelta, ToolRef, ToolSet};
 use lf_test_postgres::{Database, Postgres};
@@ -131,18 +130,12 @@ fn assistant(text: &str) -> Message {
 }
 
 fn begun(messages: Vec<Message>) -> Entry {
-    Entry::Begun(Box::new(Setup {
-        id: "t".repeat(32),
-        model: "m".to_owned(),
-        request: ModelRequest { messages, ..ModelRequest::default() },
-        tools: ToolSet::default(),
-        strategy: ToolCallStrategy::NativeApi,
-        text_formats: lf_core::text_calls::DEFAULT,
-        limits: Limits::default(),
-        calls_left: None,
-        always: Vec::new(),
-        waiting: None,
-    }))
+    Entry::Begun(Box::new(Setup::new(
+        &"t".repeat(32),
+        "m",
+        ModelRequest { messages, ..ModelRequest::default() },
+        ToolSet::default(),
+    )))
 }
 
 mod forgetting;

@@ -64,6 +64,18 @@ impl Kept {
         self.id =
             id.ok_or_else(|| Trouble::failure("the daemon named no conversation".to_owned()))?.to_owned();
         let _ = writeln!(anstream::stderr(), "conversation {}", self.id);
+        self.switch_on_all().await
+    }
+
+    /// Every tool of the model, as in any other chat: a conversation begins with none.
+    async fn switch_on_all(&self) -> Result<(), Trouble> {
+        let tools = format!("/conversations/{}/tools", self.id);
+        let mut offered = self.remote.ask(Method::GET, &format!("{tools}/available"), None).await?;
+        let Value::Array(offered) = offered["tools"].take() else { return Ok(()) };
+        for tool in offered {
+            let wanted = json!({"server_id": tool["server_id"], "tool_name": tool["tool_name"]});
+            self.remote.ask(Method::POST, &tools, Some(&wanted)).await?;
+        }
         Ok(())
     }
 

@@ -3,7 +3,6 @@ use serde_json::{Map, json};
 use crate::ToolSet;
 use crate::message::{Arguments, Prose};
 use crate::model::{ModelDelta, ModelRequest};
-use crate::project::{Limits, ToolCallStrategy};
 use crate::tool::{Catalogue, Tool, ToolOutput};
 use crate::turn::{Course, Entry, Setup};
 
@@ -16,19 +15,16 @@ fn setup(waiting: Option<Waiting>, tools: &[(&str, Approval)]) -> Setup {
     });
     let catalogue = Catalogue { tools: tools.collect(), down: Vec::new() };
     Setup {
-        id: "0123456789abcdef0123456789abcdef".to_owned(),
-        model: "m".to_owned(),
-        request: ModelRequest {
-            messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],
-            ..ModelRequest::default()
-        },
-        tools: ToolSet::new(&catalogue, &[], &[]),
-        strategy: ToolCallStrategy::NativeApi,
-        text_formats: crate::text_calls::DEFAULT,
-        limits: Limits::default(),
-        calls_left: None,
-        always: Vec::new(),
         waiting,
+        ..Setup::new(
+            "0123456789abcdef0123456789abcdef",
+            "m",
+            ModelRequest {
+                messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],
+                ..ModelRequest::default()
+            },
+            ToolSet::new(&catalogue, &[], &[]),
+        )
     }
 }
 

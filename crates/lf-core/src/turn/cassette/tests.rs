@@ -6,7 +6,6 @@ use serde_json::json;
 use super::*;
 use crate::message::{Arguments, Message, Prose, ToolCall};
 use crate::model::{FinishReason, ToolChoice};
-use crate::project::{Limits, ToolCallStrategy};
 use crate::tool::{Catalogue, ToolContent};
 use crate::tool_set::ToolSet;
 
@@ -14,22 +13,16 @@ fn setup() -> Setup {
     let id = ToolRef { server: "sky".into(), name: "look".into() };
     let schema = json!({"type": "object", "properties": {"at": {"type": "string"}}});
     let tool = Tool::new(id, Some("Looks up.".into()), Arc::new(schema));
-    Setup {
-        id: "0123456789abcdef0123456789abcdef".to_owned(),
-        model: "m".to_owned(),
-        request: ModelRequest {
+    Setup::new(
+        "0123456789abcdef0123456789abcdef",
+        "m",
+        ModelRequest {
             messages: vec![Message::User(Prose { content: "what is up?".into(), rest: Map::new() })],
             stream: true,
             ..ModelRequest::default()
         },
-        tools: ToolSet::new(&Catalogue { tools: vec![tool], down: Vec::new() }, &[], &[]),
-        strategy: ToolCallStrategy::NativeApi,
-        text_formats: crate::text_calls::DEFAULT,
-        limits: Limits::default(),
-        calls_left: None,
-        always: Vec::new(),
-        waiting: None,
-    }
+        ToolSet::new(&Catalogue { tools: vec![tool], down: Vec::new() }, &[], &[]),
+    )
 }
 
 fn text(text: &str) -> Entry {

@@ -27,20 +27,19 @@ fn setup() -> Setup {
         rest: Map::from_iter([("strict".to_owned(), json!(true))]),
     };
     Setup {
-        id: "0123456789abcdef0123456789abcdef".to_owned(),
-        model: "m".to_owned(),
-        request: ModelRequest {
-            messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],
-            stream: true,
-            ..ModelRequest::default()
-        },
-        tools: ToolSet::new(&catalogue, &[inline], &[client]),
         strategy: ToolCallStrategy::Auto,
-        text_formats: crate::text_calls::DEFAULT,
         limits: Limits { rounds: 3, ..Limits::default() },
         calls_left: Some(5),
-        always: Vec::new(),
-        waiting: None,
+        ..Setup::new(
+            "0123456789abcdef0123456789abcdef",
+            "m",
+            ModelRequest {
+                messages: vec![Message::User(Prose { content: "hi".into(), rest: Map::new() })],
+                stream: true,
+                ..ModelRequest::default()
+            },
+            ToolSet::new(&catalogue, &[inline], &[client]),
+        )
     }
 }
 

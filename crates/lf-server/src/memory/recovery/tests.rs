@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use futures_util::stream;
 use lf_core::message::{Arguments, Prose, ToolCall};
 use lf_core::model::{DeltaStream, FinishReason, ModelDelta, ModelProvider, ModelRequest};
-use lf_core::project::{Limits, Provider, ToolCallStrategy};
+use lf_core::project::Provider;
 use lf_core::tool::{Attendant, BoxFuture, Catalogue, Tool};
 use lf_core::turn::check_answers;
 use lf_core::{Journal, JournalError, Message, ToolRef, ToolSet, ToolSource};
@@ -115,18 +115,12 @@ fn setup(repeatable: bool) -> Setup {
     let mut tool = Tool::new(id, None, json!({"type": "object"}).into());
     tool.repeatable = repeatable;
     let catalogue = Catalogue { tools: vec![tool], down: Vec::new() };
-    Setup {
-        id: uuid::Uuid::new_v4().simple().to_string(),
-        model: "m".to_owned(),
-        request: ModelRequest { messages: vec![user()], ..ModelRequest::default() },
-        tools: ToolSet::new(&catalogue, &[], &[]),
-        strategy: ToolCallStrategy::NativeApi,
-        text_formats: lf_core::text_calls::DEFAULT,
-        limits: Limits::default(),
-        calls_left: None,
-        always: Vec::new(),
-        waiting: None,
-    }
+    Setup::new(
+        &uuid::Uuid::new_v4().simple().to_string(),
+        "m",
+        ModelRequest { messages: vec![user()], ..ModelRequest::default() },
+        ToolSet::new(&catalogue, &[], &[]),
+    )
 }
 
 fn user() -> Message {

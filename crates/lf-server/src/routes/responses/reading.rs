@@ -4,8 +4,9 @@ use std::convert::Infallible;
 
 use async_stream::stream;
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{FromRequestParts, Path, Query, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
@@ -54,6 +55,20 @@ impl At {
     }
 }
 
+/// The response that the path names. A request for one that is not there is refused.
+pub(in super::super) struct Found(Stored);
+
+impl FromRequestParts<Shared> for Found {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Response> {
+        let caller = Caller::of(parts);
+        let at = Path::<At>::from_request_parts(parts, shared).await;
+        let Path(at) = at.map_err(|rejection| caller.refuse(rejection.status(), &rejection.body_text()))?;
+        at.find(&shared.app, &caller).await.map(Self)
+    }
+}
+
 #[derive(serde::Deserialize)]
 pub(in super::super) struct How {
     #[serde(default)]
@@ -65,17 +80,17 @@ pub(in super::super) struct How {
 pub(in super::super) async fn get(
     State(shared): State<Shared>,
     caller: Caller,
-    Path(at): Path<At>,
+    Found(stored): Found,
     Query(how): Query<How>,
 ) -> Response {
-    match at.find(&shared.app, &caller).await {
-        Ok(stored) if how.stream => again(&shared, &caller, stored, how.starting_after).await,
-        Ok(_) if how.starting_after.is_some() => {
-            caller.refuse(StatusCode::BAD_REQUEST, "`starting_after` is for a stream: add `stream=true`")
-        }
-        Ok(stored) => Json(body(&shared.app, &stored).await).into_response(),
-        Err(refused) => refused,
+    if how.stream {
+        return again(&shared, &caller, stored, how.starting_after).await;
     }
+    if how.starting_after.is_some() {
+        let what = "`starting_after` is for a stream: add `stream=true`";
+        return caller.refuse(StatusCode::BAD_REQUEST, what);
+    }
+    Json(body(&shared.app, &stored).await).into_response()
 }
 
 /// The response object as the response now stands.
@@ -186,14 +201,10 @@ fn replayed(head: &Head, mut events: Events, after: Option<u64>) -> Response {
 pub(in super::super) async fn delete(
     State(shared): State<Shared>,
     caller: Caller,
-    Path(at): Path<At>,
+    Found(stored): Found,
 ) -> Response {
-    let stored = match at.find(&shared.app, &caller).await {
-        Ok(stored) => stored,
-        Err(refused) => return refused,
-    };
     match remove(&shared.app, &stored).await {
-        Ok(()) => Json(json!({"id": at.id, "object": "response", "deleted": true})).into_response(),
+        Ok(()) => Json(json!({"id": stored.id, "object": "response", "deleted": true})).into_response(),
         Err(refusal) => caller.refusal(&refusal),
     }
 }
@@ -216,12 +227,8 @@ pub(super) async fn remove(app: &App, stored: &Stored) -> Result<(), Refusal> {
 pub(in super::super) async fn cancel(
     State(shared): State<Shared>,
     caller: Caller,
-    Path(at): Path<At>,
+    Found(stored): Found,
 ) -> Response {
-    let stored = match at.find(&shared.app, &caller).await {
-        Ok(stored) => stored,
-        Err(refused) => return refused,
-    };
     let is_stopped = match stop(&shared.app, &stored).await {
         Ok(is_stopped) => is_stopped,
         Err(refusal) => return caller.refusal(&refusal),
@@ -229,7 +236,7 @@ pub(in super::super) async fn cancel(
     let body = body(&shared.app, &stored).await;
     let status = body["status"].as_str().unwrap_or_default();
     if !is_stopped && status != "cancelled" {
-        let what = format!("the response `{}` is `{status}` already: there is nothing to cancel", at.id);
+        let what = format!("the response `{}` is `{status}` already: there is nothing to cancel", stored.id);
         return caller.refuse(StatusCode::BAD_REQUEST, &what);
     }
     Json(body).into_response()
@@ -248,15 +255,7 @@ async fn stop(app: &App, stored: &Stored) -> Result<bool, Refusal> {
     }
 }
 
-pub(in super::super) async fn inputs(
-    State(shared): State<Shared>,
-    caller: Caller,
-    Path(at): Path<At>,
-) -> Response {
-    let stored = match at.find(&shared.app, &caller).await {
-        Ok(stored) => stored,
-        Err(refused) => return refused,
-    };
+pub(in super::super) async fn inputs(Found(stored): Found) -> Response {
     let items: &[Value] = stored.input.as_array().map_or(&[], Vec::as_slice);
     let edge = |item: Option<&Value>| item.map_or(Value::Null, |item| item["id"].clone());
     let list = json!({
