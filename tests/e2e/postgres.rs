@@ -256,8 +256,8 @@ fn a_database_that_is_gone_is_told_and_used_again_when_it_is_back() {
     model.finish();
 }
 
-#[test]
-fn a_turn_whose_database_goes_away_tells_it_and_is_gone_on_with() {
+/// Says something whose answer comes only once the database is gone, and what is told about it when that is back.
+fn answered_through_an_outage(outage: Duration) -> (String, ScriptedModel) {
     let server = Postgres::own();
     let database = server.database();
     let gate = Gate::new();
@@ -269,21 +269,39 @@ fn a_turn_whose_database_goes_away_tells_it_and_is_gone_on_with() {
     let project = project(&database, &model, &[]);
     let daemon = project.serve();
     let id = create(&daemon, &json!({}));
-    std::thread::scope(|scope| {
-        let asking = scope.spawn(|| post(&at(&daemon, &id, "/chat"), &json!({"content": "one"})));
+    let answer = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| say(&daemon, &id, "one"));
         model.wait_for_requests(1);
         server.stop();
         gate.open();
-        let refused = asking.join().unwrap();
-        assert!(refused.status >= 500, "{refused:?}");
-        assert!(refused.text.contains(&database.place()), "{refused:?}");
+        let begun = Instant::now();
+        let is_over = || match outage {
+            Duration::ZERO => daemon.log().contains("the store cannot be used").then_some(()),
+            outage => (begun.elapsed() > outage).then_some(()),
+        };
+        eventually("the outage to be over", is_over);
+        server.start_again();
+        asking.join().unwrap()
     });
-    server.start_again();
-    eventually("the turn to be gone on with", || {
-        let messages = get(&at(&daemon, &id, "/messages"));
-        (messages.status == 200 && messages.json()["count"] == 2).then_some(())
-    });
-    assert_eq!(said(&daemon, &id), ["user: one", "assistant: answer 1"]);
+    let answer = answer["assistant_message"]["content"].as_str().expect("an answer").to_owned();
+    assert_eq!(said(&daemon, &id), ["user: one".to_owned(), format!("assistant: {answer}")]);
+    let shown = get(&daemon.url("/conversations")).ok();
+    assert_eq!(shown["conversations"][0]["id"], json!(id), "{shown}");
+    (answer, model)
+}
+
+#[test]
+fn a_turn_waits_for_a_database_that_is_gone_for_less_than_a_lease() {
+    let (answer, model) = answered_through_an_outage(Duration::ZERO);
+    assert_eq!(answer, "answer 0");
+    assert_eq!(model.received().len(), 1, "the model is not asked again");
+    model.finish();
+}
+
+#[test]
+fn a_turn_whose_database_was_gone_for_longer_than_a_lease_is_gone_on_with() {
+    let (answer, model) = answered_through_an_outage(Duration::from_secs(11));
+    assert_eq!(answer, "answer 1", "it was let go of, and the model is asked again");
     model.finish();
 }
 

@@ -4,7 +4,7 @@ use lf_core::message::{AssistantMessage, Prose};
 use lf_core::model::ModelRequest;
 use lf_core::turn::{Entry, Setup};
 use lf_core::{Journal as _, Message, ModelDelta, ToolSet};
-use lf_store::{Begin, Conversation, Kind, Store, StoreError, TurnState};
+use lf_store::{Begin, Conversation, End, Kind, Store, StoreError, TurnState};
 
 /// Entries of a turn, the first one among them.
 pub const ENTRIES: usize = 4;
@@ -57,7 +57,7 @@ pub async fn keep_turn(
     let answer =
         AssistantMessage { content: format!("All of {turn}.").into(), ..AssistantMessage::default() };
     let said = [(answer_id(turn), Message::Assistant(answer))];
-    store.end(turn, conversation, TurnState::Finished, &said).await?;
+    store.end(End::finished(turn, conversation, &said)).await?;
     acknowledged(COMMITS);
     Ok(())
 }

@@ -362,7 +362,13 @@ impl Memory {
                 memory.learn(&running, &event).await;
                 if let Some(state) = running.ends_with(&event) {
                     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    match memory.end(&running, state, done).await {
+                    let ended = tokio::select! {
+                        biased;
+                        // its journal has all of it
+                        () = running.lost.cancelled() => break,
+                        ended = memory.end(&running, state, done) => ended,
+                    };
+                    match ended {
                         Ok(()) => {}
                         // it goes on elsewhere, and is watched there
                         Err(StoreError::Overtaken { .. }) => break,

@@ -48,6 +48,8 @@ pub(crate) struct Batch {
     pub statements: Vec<Statement>,
     /// The turn or conversation that it is of. Where several daemons share the database, it is done only while this one owns the turn.
     pub turn: Option<Of>,
+    /// Has a row once the batch is done. With it a Postgres that was gone is waited for, and nothing is done twice.
+    pub witness: Option<Statement>,
     /// What it deletes must not be found in the files any more. In SQLite it is not; a Postgres overwrites it with its
     /// next `VACUUM`, and archives of its log are its operator's.
     pub erases: bool,

@@ -15,8 +15,8 @@ pub enum StoreError {
     #[error("`{}` is damaged: {reason}", path.display())]
     Corrupt { path: PathBuf, reason: String },
     /// There is no room for what was to be kept.
-    #[error("no space is left for `{}`", path.display())]
-    Full { path: PathBuf },
+    #[error("no space is left for `{place}`")]
+    Full { place: String },
     /// It cannot be written or read now (read-only, locked, gone, not reached, …); it may be possible later.
     #[error("cannot use `{place}`: {reason}")]
     Unavailable { place: String, reason: String },
@@ -37,9 +37,9 @@ impl StoreError {
             Self::InUse { .. } => Some(
                 "one daemon serves all projects; `--data-dir DIR` (LF_DATA_DIR) gives a second one its own memory",
             ),
-            Self::TooNew { .. } => {
-                Some("use the program that made it, or move it away with what lies beside it")
-            }
+            Self::TooNew { .. } => Some(
+                "use the program that made it, or another place: `--storage` (LF_STORAGE), `--data-dir` (LF_DATA_DIR)",
+            ),
             Self::Corrupt { .. } => Some(
                 "it is left as it is: put a backup in its place, or move it away together with its `-wal` and `-shm`",
             ),

@@ -23,5 +23,6 @@ pub use postgres::LEASE;
 #[doc(hidden)]
 pub use sqlite::Durability;
 pub use store::{
-    Begin, Conversation, Kept, Kind, LeftWaiting, Page, Response, Store, TurnJournal, TurnRecord, TurnState,
+    Begin, Conversation, End, Kept, Kind, LeftWaiting, Page, Response, Store, TurnJournal, TurnRecord,
+    TurnState,
 };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lf_core::Secret;
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_util::task::TaskTracker;
@@ -32,6 +32,9 @@ const WAIT: Duration = Duration::from_secs(15);
 /// How often a batch is tried that stood in the way of another one.
 const ATTEMPTS: usize = 4;
 
+/// Between two tries to reach a database that is gone.
+const PAUSE: Duration = Duration::from_millis(250);
+
 /// The key of the lock under which tables are made: the letters `lf-store`.
 const MIGRATION: i64 = 0x6c66_2d73_746f_7265;
 
@@ -51,6 +54,14 @@ pub(crate) struct Postgres {
 struct Lent<'a> {
     link: Link,
     _room: SemaphorePermit<'a>,
+}
+
+/// When something may be tried again that was not done.
+enum Again {
+    AtOnce,
+    /// When the database is there again.
+    Later,
+    Never,
 }
 
 impl Postgres {
@@ -99,27 +110,47 @@ impl Postgres {
         &self.owner
     }
 
-    /// Returns when the batch is on the database's disk. Dropping the future ends the connection, and the batch is done
-    /// or not.
+    /// Returns when the batch is on the database's disk. One that has a witness waits for a database that is gone, as long
+    /// as a lease. Dropping the future ends the connection, and the batch is done or not.
     pub(crate) async fn commit(&self, batch: &Batch) -> Committed {
-        let mut attempts = 1;
+        let patience = if batch.witness.is_some() { LEASE } else { Duration::ZERO };
+        let until = Instant::now() + patience;
+        let (mut attempts, mut tried) = (1, false);
         loop {
-            let mut lent = self.lend().await?;
-            match timeout(WAIT, lent.link.commit(batch, &self.owner)).await {
-                Ok(Ok(changed)) => {
-                    self.give_back(lent);
-                    return Ok(changed);
+            let (error, again) = match self.try_commit(batch, tried).await {
+                Ok(changed) => return Ok(changed),
+                Err(failed) => failed,
+            };
+            match again {
+                Again::AtOnce if attempts < ATTEMPTS => attempts += 1,
+                Again::AtOnce | Again::Later if Instant::now() < until => {
+                    tried = true;
+                    sleep(PAUSE).await;
                 }
-                Ok(Err(trouble)) => {
-                    let again = trouble.may_be_tried_again() && attempts < ATTEMPTS;
-                    let outcome = self.told(trouble, lent);
-                    if !again {
-                        return Err(outcome);
-                    }
-                    attempts += 1;
-                }
-                Err(_) => return Err(self.unavailable(format!("it has not answered for {WAIT:?}"))),
+                _ => return Err(error),
             }
+        }
+    }
+
+    async fn try_commit(&self, batch: &Batch, tried: bool) -> Result<Vec<usize>, (StoreError, Again)> {
+        let mut lent = self.lend().await.map_err(|error| match error {
+            StoreError::Unavailable { .. } => (error, Again::Later),
+            error => (error, Again::Never),
+        })?;
+        match timeout(WAIT, lent.link.commit(batch, &self.owner, tried)).await {
+            Ok(Ok(changed)) => {
+                self.give_back(lent);
+                Ok(changed)
+            }
+            Ok(Err(trouble)) => {
+                let again = match (trouble.may_be_tried_again(), trouble.passes()) {
+                    (true, _) => Again::AtOnce,
+                    (false, true) => Again::Later,
+                    (false, false) => Again::Never,
+                };
+                Err((self.told(trouble, lent), again))
+            }
+            Err(_) => Err((self.unavailable(format!("it has not answered for {WAIT:?}")), Again::Later)),
         }
     }
 
@@ -198,6 +229,11 @@ impl Postgres {
             Trouble::Overtaken { what, id } => {
                 self.give_back(lent);
                 StoreError::Overtaken { what, id }
+            }
+            Trouble::Full(reason) => {
+                tracing::debug!(place = self.place, reason, "the database is full");
+                self.give_back(lent);
+                StoreError::Full { place: self.place.clone() }
             }
             Trouble::Refused(reason) => {
                 self.give_back(lent);

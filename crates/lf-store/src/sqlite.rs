@@ -254,7 +254,7 @@ fn said_in((code, reason): &(Option<ErrorCode>, String), path: &Path) -> StoreEr
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             StoreError::Corrupt { path: path.to_owned(), reason: reason.clone() }
         }
-        Some(ErrorCode::DiskFull) => StoreError::Full { path: path.to_owned() },
+        Some(ErrorCode::DiskFull) => StoreError::Full { place: path.display().to_string() },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             unavailable(path, "it is locked by another program")
         }

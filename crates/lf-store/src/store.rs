@@ -24,7 +24,7 @@ pub use approvals::LeftWaiting;
 pub use conversations::{Conversation, Kind, Page};
 pub use messages::Kept;
 pub use responses::Response;
-pub use turns::{Begin, TurnJournal, TurnRecord, TurnState};
+pub use turns::{Begin, End, TurnJournal, TurnRecord, TurnState};
 
 /// Where conversations and turns are kept. Cheap to clone.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
 use lf_core::{ChatEvent, Journal as _, Message, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
-use lf_store::{StoreError, TurnJournal, TurnRecord, TurnState};
+use lf_store::{End, StoreError, TurnJournal, TurnRecord, TurnState};
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
@@ -222,7 +222,7 @@ async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Resul
         // what cannot be read is not added to
         Err(Hindrance::Lasting(_)) => None,
     };
-    let (mut state, mut said) = (TurnState::Failed, Vec::new());
+    let (mut state, mut said, mut waiting) = (TurnState::Failed, Vec::new(), None);
     if let Some(Read { mut course, mut events, entries, .. }) = read {
         if !matches!(course.step(), Step::Done(_)) {
             let mut journal = memory.store.journal(turn, entries);
@@ -232,10 +232,19 @@ async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Resul
         if matches!(events.last(), Some(ChatEvent::Finished { .. })) {
             state = TurnState::Finished;
         }
-        said = course.into_done().map(|done| done.said.to_vec()).unwrap_or_default();
+        if let Ok(done) = course.into_done() {
+            (said, waiting) = (done.said.to_vec(), done.waiting);
+        }
     }
     let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-    Ok(memory.store.end(&turn.id, &turn.conversation, state, &said).await?)
+    let end = End {
+        turn: &turn.id,
+        conversation: &turn.conversation,
+        state,
+        said: &said,
+        waiting: waiting.as_ref(),
+    };
+    Ok(memory.store.end(end).await?)
 }
 
 fn note(entry: Entry, course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal) {

@@ -34,6 +34,9 @@ pub(super) enum Trouble {
     Gone(String),
     #[error("{0}")]
     Broken(String),
+    /// It has no room for what was to be kept; the connection is as good as before.
+    #[error("{0}")]
+    Full(String),
     #[error("{what} `{id}` was gone on with by another daemon")]
     Overtaken { what: &'static str, id: String },
     #[error("schema version {found}, and this program knows up to {known}")]
@@ -41,8 +44,14 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
+    /// At once: nothing was done, and nothing speaks against it.
     pub(super) fn may_be_tried_again(&self) -> bool {
         matches!(self, Self::InTheWay(_) | Self::Gone(_))
+    }
+
+    /// When the database is there again. Whether it was done is to be asked first.
+    pub(super) fn passes(&self) -> bool {
+        self.may_be_tried_again() || matches!(self, Self::Broken(_))
     }
 
     pub(super) fn is_of_the_connection(&self) -> bool {
@@ -57,6 +66,7 @@ impl From<tokio_postgres::Error> for Trouble {
             Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE) => {
                 Self::InTheWay(said)
             }
+            Some(&SqlState::DISK_FULL) => Self::Full(said),
             // what is stored does not fit together with what is there
             Some(code) if code.code().starts_with("23") => Self::Refused(said),
             _ => Self::Broken(said),
@@ -120,11 +130,20 @@ impl Link {
         Ok(transaction.commit().await?)
     }
 
-    /// All statements in one transaction, in order.
-    pub(super) async fn commit(&mut self, batch: &Batch, owner: &str) -> Result<Vec<usize>, Trouble> {
+    /// All statements in one transaction, in order. Of one that was tried before and may be done, nothing is done again
+    /// and nothing is counted.
+    pub(super) async fn commit(
+        &mut self,
+        batch: &Batch,
+        owner: &str,
+        tried: bool,
+    ) -> Result<Vec<usize>, Trouble> {
         // a database that was restarted meanwhile says so on the connections of before
         self.client.batch_execute("BEGIN").await.map_err(|error| Trouble::Gone(said(&error)))?;
-        let done = self.in_transaction(batch, owner).await;
+        let done = match tried {
+            true => self.once(batch, owner).await,
+            false => self.in_transaction(batch, owner).await,
+        };
         match done {
             Ok(changed) => {
                 self.client.batch_execute("COMMIT").await?;
@@ -138,6 +157,20 @@ impl Link {
                 Err(trouble)
             }
         }
+    }
+
+    /// What is left to do of a batch that may be done already.
+    async fn once(&mut self, batch: &Batch, owner: &str) -> Result<Vec<usize>, Trouble> {
+        if let Some(Of::Running(turn)) = &batch.turn {
+            // a former try that the database has not ended yet
+            self.ask("SELECT id FROM turn WHERE id = ?1 FOR NO KEY UPDATE", &[turn.as_str().into()]).await?;
+        }
+        if let Some(witness) = &batch.witness
+            && !self.query(witness).await?.is_empty()
+        {
+            return Ok(Vec::new());
+        }
+        self.in_transaction(batch, owner).await
     }
 
     async fn in_transaction(&mut self, batch: &Batch, owner: &str) -> Result<Vec<usize>, Trouble> {

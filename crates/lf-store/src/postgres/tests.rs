@@ -2,7 +2,9 @@ use lf_core::turn::Entry;
 use lf_core::{Journal as _, Message};
 use lf_test_postgres::{Database, PASSWORD, Postgres as Server};
 
-use crate::{Begin, Conversation, Kind, Store, StoreError, TurnState};
+use crate::{Begin, Conversation, End, Kind, Store, StoreError};
+
+mod outages;
 
 fn store(database: &Database) -> Store {
     Store::shared(&database.url().into(), &[]).unwrap()
@@ -106,13 +108,13 @@ async fn a_turn_is_taken_over_when_its_daemon_is_dead_and_then_the_former_one_wr
     journal.append(&Entry::Answered);
     let refused = journal.flush().await.unwrap_err();
     assert!(refused.reason.contains("another daemon"), "{refused}");
-    let ended = one.end("t", "c", TurnState::Finished, &[]).await.unwrap_err();
+    let ended = one.end(End::finished("t", "c", &[])).await.unwrap_err();
     assert_eq!(ended, StoreError::Overtaken { what: "turn", id: "t".to_owned() });
     assert!(!one.take_over("t").await.unwrap());
     taken.append(&Entry::Ran);
     taken.flush().await.unwrap();
     assert_eq!(other.entries(turn, 0).await.unwrap().len(), 3);
-    other.end("t", "c", TurnState::Finished, &[]).await.unwrap();
+    other.end(End::finished("t", "c", &[])).await.unwrap();
     assert_eq!(one.running().await.unwrap(), []);
 }
 
@@ -125,7 +127,7 @@ async fn of_two_turns_that_begin_at_once_in_a_conversation_one_waits() {
     let second = begun(&other, "t2", Some(1)).await;
     assert_eq!(second.err(), Some(overtaken.clone()), "another one runs");
     assert_eq!(other.running_in("c").await.unwrap(), ["t1"]);
-    one.end("t1", "c", TurnState::Finished, &[]).await.unwrap();
+    one.end(End::finished("t1", "c", &[])).await.unwrap();
     let second = begun(&other, "t2", Some(0)).await;
     assert_eq!(second.err(), Some(overtaken), "something was said");
     begun(&other, "t2", Some(1)).await.unwrap();
@@ -141,25 +143,6 @@ async fn a_daemon_hears_which_of_its_turns_are_to_stop() {
     other.ask_to_stop("t").await.unwrap();
     assert_eq!(one.to_stop().await.unwrap(), ["t"]);
     assert_eq!(other.to_stop().await.unwrap(), [] as [&str; 0]);
-}
-
-#[tokio::test]
-async fn a_database_that_is_gone_is_told_and_used_again_when_it_is_back() {
-    let server = Server::own();
-    let database = server.database();
-    let store = store(&database);
-    let mut journal = begun(&store, "t", None).await.unwrap();
-    server.stop();
-    journal.append(&Entry::Answered);
-    let refused = journal.flush().await.unwrap_err();
-    assert_eq!(refused.place, database.place());
-    let StoreError::Unavailable { place, reason } = store.ready().await.unwrap_err() else { panic!() };
-    assert_eq!(place, database.place());
-    assert!(reason.contains("refused"), "{reason}");
-    server.start_again();
-    store.ready().await.unwrap();
-    store.end("t", "c", TurnState::Finished, &[]).await.unwrap();
-    assert_eq!(store.turn("t").await.unwrap().unwrap().state, TurnState::Finished);
 }
 
 #[tokio::test]

@@ -243,7 +243,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
 
 fn of_system(path: &Path, error: &io::Error) -> StoreError {
     match error.kind() {
-        io::ErrorKind::StorageFull => StoreError::Full { path: path.to_owned() },
+        io::ErrorKind::StorageFull => StoreError::Full { place: path.display().to_string() },
         _ => unavailable(path, &error.to_string()),
     }
 }

@@ -19,18 +19,16 @@ pub struct LeftWaiting {
     pub created: i64,
 }
 
-impl Store {
-    /// Keeps the calls that a turn ended with, until the next one begins.
-    pub async fn leave(&self, conversation: &str, waiting: &Waiting) -> Result<(), StoreError> {
-        let mut batch = Batch::default();
-        batch.add(
-            "INSERT INTO waiting (conversation, body, created) VALUES (?1, ?2, ?3)
-             ON CONFLICT (conversation) DO UPDATE SET body = excluded.body, created = excluded.created",
-            vec![conversation.into(), parts::json(waiting).into(), now().into()],
-        );
-        self.commit(batch).await.map(drop)
-    }
+/// Keeps the calls that a turn ends with.
+pub(super) fn leave(batch: &mut Batch, conversation: &str, waiting: &Waiting) {
+    batch.add(
+        "INSERT INTO waiting (conversation, body, created) VALUES (?1, ?2, ?3)
+         ON CONFLICT (conversation) DO UPDATE SET body = excluded.body, created = excluded.created",
+        vec![conversation.into(), parts::json(waiting).into(), now().into()],
+    );
+}
 
+impl Store {
     /// Keeps what was decided meanwhile. False where nothing waits any more.
     pub async fn decided(&self, conversation: &str, waiting: &Waiting) -> Result<bool, StoreError> {
         let mut batch = Batch::default();

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use lf_core::turn::Entry;
+use lf_core::turn::{Entry, Waiting};
 use lf_core::{BoxFuture, Journal, JournalError, Message};
 
-use crate::batch::{Batch, Beginning, Of};
+use crate::batch::{Batch, Beginning, Of, Statement};
 use crate::error::StoreError;
 
-use super::{Columns, Store, messages, now, parts};
+use super::{Columns, Store, approvals, messages, now, parts};
 
 /// How a turn stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,25 @@ pub struct Begin<'a> {
     pub after: Option<i64>,
 }
 
+/// A turn that ends.
+#[derive(Debug)]
+pub struct End<'a> {
+    pub turn: &'a str,
+    pub conversation: &'a str,
+    pub state: TurnState,
+    /// What it added to its conversation, with the ids of the messages.
+    pub said: &'a [(String, Message)],
+    /// The calls that wait for an approval, until the next turn begins.
+    pub waiting: Option<&'a Waiting>,
+}
+
+impl<'a> End<'a> {
+    /// A turn that is finished with these words, and leaves nothing waiting.
+    pub fn finished(turn: &'a str, conversation: &'a str, said: &'a [(String, Message)]) -> Self {
+        Self { turn, conversation, state: TurnState::Finished, said, waiting: None }
+    }
+}
+
 impl Store {
     /// Keeps what was said and the turn's first entry, both or none.
     ///
@@ -96,24 +115,23 @@ impl Store {
         Ok(journal)
     }
 
-    /// Ends a turn with what it said.
+    /// Ends a turn. A database that several daemons share is waited for as long as its journal is.
     ///
     /// # Errors
     /// [`StoreError::Overtaken`] when another daemon has taken the turn over.
-    pub async fn end(
-        &self,
-        turn: &str,
-        conversation: &str,
-        state: TurnState,
-        said: &[(String, Message)],
-    ) -> Result<(), StoreError> {
+    pub async fn end(&self, end: End<'_>) -> Result<(), StoreError> {
         let at = now();
-        let mut batch = Batch::of(turn);
-        batch.add(
-            "UPDATE turn SET state = ?2, updated = ?3 WHERE id = ?1",
-            vec![turn.into(), state.name().into(), at.into()],
-        );
-        messages::add(&mut batch, (conversation, Some(turn)), at, said);
+        let mut batch = Batch::of(end.turn);
+        let ended = vec![end.turn.into(), end.state.name().into(), at.into()];
+        batch.witness = Some(Statement {
+            sql: "SELECT id FROM turn WHERE id = ?1 AND state = ?2 AND updated = ?3",
+            params: ended.clone(),
+        });
+        batch.add("UPDATE turn SET state = ?2, updated = ?3 WHERE id = ?1", ended);
+        messages::add(&mut batch, (end.conversation, Some(end.turn)), at, end.said);
+        if let Some(waiting) = end.waiting {
+            approvals::leave(&mut batch, end.conversation, waiting);
+        }
         self.commit(batch).await.map(drop)
     }
 
@@ -202,7 +220,11 @@ impl Journal for TurnJournal {
             if self.batch.is_empty() {
                 return Ok(());
             }
-            let batch = std::mem::replace(&mut self.batch, Batch::of(&self.turn));
+            let mut batch = std::mem::replace(&mut self.batch, Batch::of(&self.turn));
+            batch.witness = Some(Statement {
+                sql: "SELECT n FROM entry WHERE turn = ?1 AND n = ?2",
+                params: vec![self.turn.as_str().into(), (self.next - 1).into()],
+            });
             let written = self.store.commit(batch).await;
             written
                 .map(drop)

@@ -45,7 +45,7 @@ async fn turn(bench: &Bench, id: &str, before: Vec<Message>, said: &str, answer:
     journal.append(&Entry::Answered);
     journal.flush().await.unwrap();
     let answered = [(format!("{id}-answer"), assistant(answer))];
-    bench.store.end(id, "c", TurnState::Finished, &answered).await.unwrap();
+    bench.store.end(End::finished(id, "c", &answered)).await.unwrap();
 }
 
 async fn a_deleted_message_leaves_the_journals_and_the_index_and_the_files(bench: Bench) {
