@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use lf_core::tool::Approval;
 use lf_core::turn::{Ask, Decision, Setup, Verdict, Waiting, refusal};
 use lf_core::{Arguments, Message, Project, ToolCall, ToolRef};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
@@ -18,7 +19,7 @@ const REMEMBERED: u64 = 16 * 1024 * 1024;
 /// How long a call that is of no turn waits for its approval.
 const ALONE: Duration = Duration::from_secs(300);
 /// How long whoever decides waits until the decision is kept.
-const KEEPING: Duration = Duration::from_secs(10);
+pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 
 /// What becomes of a turn whose asks nobody decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,7 +37,7 @@ pub(crate) enum Attendance {
 }
 
 /// Where a call comes from that waits.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct About {
     /// `namespace/project`
     pub project: String,
@@ -57,7 +58,7 @@ impl About {
 }
 
 /// One call that waits.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub ask: Ask,
     pub about: About,
@@ -80,13 +81,27 @@ impl Decided {
 }
 
 /// What came of a decision.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Taken,
     /// No call waits under this id: it never did, was decided, or is too old.
     Unknown,
     /// It could not be kept in time.
     Unkept,
+}
+
+impl Outcome {
+    const ALL: [(Self, &str); 3] =
+        [(Self::Taken, "taken"), (Self::Unknown, "unknown"), (Self::Unkept, "unkept")];
+
+    /// For another daemon.
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(outcome, _)| *outcome == self).map_or("", |(_, name)| name)
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(outcome, _)| *outcome)
+    }
 }
 
 /// Asks of running turns, each with the way to who waits for its decision.

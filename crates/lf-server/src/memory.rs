@@ -20,7 +20,7 @@ use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::turn::{Course, Done, Entry};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
-use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
+use lf_store::{Begin, Conversation, Known, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -132,8 +132,8 @@ struct Ready {
     said: Vec<(String, Message)>,
     /// So many of the first of them are kept already.
     kept: usize,
-    /// The last place in the conversation that was read; without it the turn begins whatever is said meanwhile.
-    after: Option<i64>,
+    /// What was read of the conversation; without it the turn begins whatever is said meanwhile.
+    after: Option<Known>,
     guard: OwnedMutexGuard<()>,
 }
 
@@ -215,7 +215,7 @@ impl App {
             .into_iter()
             .partition(|message| matches!(message, Message::System(_)));
         let said = unsaid(&kept, said);
-        let after = kept.last().map_or(0, |kept| kept.seq);
+        let place = kept.last().map_or(0, |kept| kept.seq);
         let again = kept.split_off(kept.len() - context::repeated(&kept, &said));
         let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
         let shown = context::window(&conversation, &systems, &kept, &said, budget);
@@ -230,7 +230,7 @@ impl App {
             tools,
             calls_left,
             always,
-            waiting,
+            waiting: waiting.as_ref().map(|left| left.waiting.clone()),
             ..chat::Conversation::default()
         };
         let prepared = self.prepare(scope, request, with).await?;
@@ -239,7 +239,7 @@ impl App {
         let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
         Ok(Ready {
             kept,
-            after: Some(after),
+            after: Some(Known { place, waiting }),
             ..self.armed(prepared, conversation.id, said, attendance, guard)
         })
     }
@@ -301,6 +301,7 @@ impl Memory {
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let said_now = &said[kept..];
+        let after = after.as_ref();
         let begin = Begin { turn: &turn, conversation: &conversation, said: said_now, begun: &begun, after };
         let kept = match self.store.begin(begin).await {
             Ok(journal) => Box::new(journal),
@@ -364,8 +365,9 @@ impl Memory {
                     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
                     let ended = tokio::select! {
                         biased;
-                        // its journal has all of it
+                        // its journal has all of it; a database that is gone may be waited for
                         () = running.lost.cancelled() => break,
+                        () = memory.leave.cancelled(), if memory.store.is_shared() => break,
                         ended = memory.end(&running, state, done) => ended,
                     };
                     match ended {

@@ -1,6 +1,7 @@
 //! What is remembered, as the daemon speaks of it.
 
 mod approvals;
+mod asks;
 mod conversations;
 mod leases;
 mod messages;
@@ -24,7 +25,7 @@ pub use approvals::LeftWaiting;
 pub use conversations::{Conversation, Kind, Page};
 pub use messages::Kept;
 pub use responses::Response;
-pub use turns::{Begin, End, TurnJournal, TurnRecord, TurnState};
+pub use turns::{Begin, End, Known, TurnJournal, TurnRecord, TurnState};
 
 /// Where conversations and turns are kept. Cheap to clone.
 #[derive(Clone)]

@@ -91,11 +91,12 @@ fn unknown(caller: &Caller, id: &str) -> Response {
     caller.refuse(StatusCode::NOT_FOUND, &what)
 }
 
-/// Everything that waits: in turns that run, after turns that ended, and calls that are of no turn.
+/// Everything that waits: in turns that run, here and in daemons that share the store, after turns that ended, and calls that are of no turn.
 async fn pending(app: &App) -> Result<Vec<Pending>, Refusal> {
     let mut pending = app.approvals.pending();
     // without memory there are no conversations in which something could wait
     let Ok(memory) = app.memory() else { return Ok(pending) };
+    pending.extend(app.asks_elsewhere(memory).await?);
     for left in memory.store.all_waiting(oldest()).await.map_err(|error| unkept(&error))? {
         let created = std::time::UNIX_EPOCH
             + std::time::Duration::from_millis(u64::try_from(left.created).unwrap_or_default());

@@ -17,6 +17,8 @@ pub struct LeftWaiting {
     pub waiting: Waiting,
     /// Milliseconds since 1970.
     pub created: i64,
+    /// As it is kept.
+    pub(super) body: String,
 }
 
 /// Keeps the calls that a turn ends with.
@@ -29,12 +31,12 @@ pub(super) fn leave(batch: &mut Batch, conversation: &str, waiting: &Waiting) {
 }
 
 impl Store {
-    /// Keeps what was decided meanwhile. False where nothing waits any more.
-    pub async fn decided(&self, conversation: &str, waiting: &Waiting) -> Result<bool, StoreError> {
+    /// Keeps what was decided. False where that is not what waits any more.
+    pub async fn decided(&self, left: &LeftWaiting, waiting: &Waiting) -> Result<bool, StoreError> {
         let mut batch = Batch::default();
         batch.add(
-            "UPDATE waiting SET body = ?2 WHERE conversation = ?1",
-            vec![conversation.into(), parts::json(waiting).into()],
+            "UPDATE waiting SET body = ?2 WHERE conversation = ?1 AND body = ?3",
+            vec![left.conversation.as_str().into(), parts::json(waiting).into(), left.body.as_str().into()],
         );
         Ok(self.commit(batch).await? == [1])
     }
@@ -79,5 +81,5 @@ fn left(row: crate::batch::Row) -> Result<LeftWaiting, StoreError> {
         id: conversation.clone(),
         reason: error.to_string(),
     })?;
-    Ok(LeftWaiting { conversation, scope, waiting, created: columns.int() })
+    Ok(LeftWaiting { conversation, scope, waiting, created: columns.int(), body })
 }

@@ -14,7 +14,7 @@ impl Store {
         self.postgres().is_some()
     }
 
-    fn postgres(&self) -> Option<&Postgres> {
+    pub(super) fn postgres(&self) -> Option<&Postgres> {
         match &*self.0 {
             Database::Sqlite(_) => None,
             Database::Postgres(postgres) => Some(postgres),
@@ -33,6 +33,11 @@ impl Store {
         );
         // those that are long dead are of no more use
         batch.add("DELETE FROM daemon WHERE until < clock_timestamp() - interval '1 hour'", Vec::new());
+        batch.add(
+            "DELETE FROM ask WHERE NOT EXISTS (SELECT 1 FROM daemon WHERE daemon.id = ask.owner)
+             OR (outcome IS NOT NULL AND since < clock_timestamp() - interval '1 minute')",
+            Vec::new(),
+        );
         self.commit(batch).await.map(drop)
     }
 

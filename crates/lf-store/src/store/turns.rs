@@ -8,7 +8,7 @@ use lf_core::{BoxFuture, Journal, JournalError, Message};
 use crate::batch::{Batch, Beginning, Of, Statement};
 use crate::error::StoreError;
 
-use super::{Columns, Store, approvals, messages, now, parts};
+use super::{Columns, LeftWaiting, Store, approvals, messages, now, parts};
 
 /// How a turn stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +59,18 @@ pub struct Begin<'a> {
     /// What the client said, with the ids of the messages.
     pub said: &'a [(String, Message)],
     pub begun: &'a Entry,
-    /// The last place in the conversation that the turn knows of. Where daemons share the store, the turn begins only
-    /// when nothing was said since then, and no other one runs in the conversation; without it, in any case.
-    pub after: Option<i64>,
+    /// Where daemons share the store, the turn begins only when nothing was said or decided since then, and no other one
+    /// runs in the conversation; without it, in any case.
+    pub after: Option<&'a Known>,
+}
+
+/// What a turn that begins knows of its conversation.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// The last place in it.
+    pub place: i64,
+    /// What waits in it.
+    pub waiting: Option<LeftWaiting>,
 }
 
 /// A turn that ends.
@@ -87,13 +96,15 @@ impl Store {
     /// Keeps what was said and the turn's first entry, both or none.
     ///
     /// # Errors
-    /// [`StoreError::Overtaken`] when something was said after [`Begin::after`].
+    /// [`StoreError::Overtaken`] when something was said or decided after [`Begin::after`].
     pub async fn begin(&self, begin: Begin<'_>) -> Result<TurnJournal, StoreError> {
         let at = now();
         let beginning = Beginning {
             turn: begin.turn.to_owned(),
             conversation: begin.conversation.to_owned(),
-            after: begin.after,
+            after: begin
+                .after
+                .map(|known| (known.place, known.waiting.as_ref().map(|waiting| waiting.body.clone()))),
         };
         let mut batch = Batch { turn: Some(Of::Begun(beginning)), ..Batch::default() };
         messages::add(&mut batch, (begin.conversation, Some(begin.turn)), at, begin.said);
