@@ -264,8 +264,14 @@ fn a_call_that_waits_at_one_daemon_is_seen_and_decided_at_another_one() {
     let mut server = scripted("m", &script);
     server["approval"] = json!("ask");
     let wipe = |id: &str| Reply::calls([Call::new(id, "m__wipe", json!({"path": "/tmp/x"}))]);
-    let model =
-        ScriptedModel::start([wipe("a"), Reply::text("Wiped."), wipe("b"), Reply::text("As you wish.")]);
+    let model = ScriptedModel::start([
+        wipe("a"),
+        Reply::text("Wiped."),
+        wipe("b"),
+        Reply::text("As you wish."),
+        wipe("c"),
+        Reply::text("More."),
+    ]);
     let database = Postgres::shared().database();
     let project = project(&database, &model, &[server]);
     let (one, other) = (project.serve(), project.serve());
@@ -296,6 +302,19 @@ fn a_call_that_waits_at_one_daemon_is_seen_and_decided_at_another_one() {
     }
     let decided = "SELECT count(*) FROM entry WHERE body LIKE '{\"decided\"%Ada%'";
     assert_eq!(database.ask(decided), "2", "it is in the journal who decided");
+
+    // what waits outlives its daemon
+    let turn = begin(&one, &id, "wipe more");
+    let waiting = eventually("the other one to know of it", || pending(&other));
+    one.signal(Signal::SIGKILL);
+    let url = other.url(&format!("/v1/approvals/{}", waiting["id"].as_str().unwrap()));
+    eventually("the other one to have the turn, and to take the decision", || {
+        let decided = post(&url, &json!({"decision": "approve"}));
+        assert!([200, 404, 503].contains(&decided.status), "{decided:?}");
+        (decided.status == 200).then_some(())
+    });
+    eventually("the turn to end", || (status(&other, &turn) == "finished").then_some(()));
+    assert_eq!(calls(&log, "wipe"), 2);
     model.finish();
 }
 

@@ -18,7 +18,7 @@ use lf_core::{Secret, ToolRef};
 
 use crate::batch::{Batch, Committed, Param, Row};
 use crate::error::StoreError;
-use crate::postgres::Postgres;
+use crate::postgres::{Lane, Postgres};
 use crate::sqlite::{Durability, Sqlite};
 
 pub use approvals::LeftWaiting;
@@ -76,7 +76,9 @@ impl Store {
     pub async fn ready(&self) -> Result<(), StoreError> {
         match &*self.0 {
             Database::Sqlite(sqlite) => sqlite.ready().await,
-            Database::Postgres(postgres) => postgres.query("SELECT 1", Vec::new()).await.map(drop),
+            Database::Postgres(postgres) => {
+                postgres.query("SELECT 1", Vec::new(), Lane::Common).await.map(drop)
+            }
         }
     }
 
@@ -101,14 +103,14 @@ impl Store {
     async fn commit(&self, batch: Batch) -> Committed {
         match &*self.0 {
             Database::Sqlite(sqlite) => sqlite.commit(batch).await,
-            Database::Postgres(postgres) => postgres.commit(&batch).await,
+            Database::Postgres(postgres) => postgres.commit(&batch, Lane::Common).await,
         }
     }
 
     async fn query(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, StoreError> {
         match &*self.0 {
             Database::Sqlite(sqlite) => sqlite.query(sql, params).await,
-            Database::Postgres(postgres) => postgres.query(sql, params).await,
+            Database::Postgres(postgres) => postgres.query(sql, params, Lane::Common).await,
         }
     }
 }

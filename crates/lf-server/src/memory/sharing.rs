@@ -77,15 +77,16 @@ impl App {
             }
             pulse.trouble = beaten.err();
         }
+        // a store that does not answer is told of by the next beat, which must not be late
+        let soon = limit.min(Instant::now() + BEAT);
         if pulse.trouble.is_none() && memory.runs_any() {
-            // a store that does not answer is told of by the next beat
-            let _ = timeout_at(limit, memory.stop_what_is_to_stop()).await;
+            let _ = timeout_at(soon, memory.stop_what_is_to_stop()).await;
         }
         if pulse.trouble.is_none() && (beats || self.making.any()) {
-            let _ = timeout_at(limit, self.attend_responses(memory)).await;
+            let _ = timeout_at(soon, self.attend_responses(memory)).await;
         }
         if pulse.trouble.is_none() {
-            let _ = timeout_at(limit, self.attend_asks(memory, &mut pulse.asks)).await;
+            let _ = timeout_at(soon, self.attend_asks(memory, &mut pulse.asks)).await;
         }
     }
 

@@ -322,20 +322,27 @@ async fn a_connection_that_is_cut_in_the_middle_leaves_nothing_half_done() {
 }
 
 #[tokio::test]
-async fn connections_that_are_all_busy_are_told_and_not_waited_for_without_end() {
+async fn connections_that_are_all_busy_are_told_and_a_daemon_says_that_it_lives_all_the_same() {
     let database = Server::shared().database();
-    let store = store(&database);
+    let patient =
+        format!("{}?options=-c%20lock_timeout%3D14s%20-c%20statement_timeout%3D14s", database.url());
+    let store = Store::shared(&patient.as_str().into(), &[]).unwrap();
     begun(&store, "t", None).await.unwrap();
     let holder = holding(&database).await;
     let ids: Vec<String> = (0..super::CONNECTIONS).map(|at| format!("t{at}")).collect();
     let blocked = futures_util::future::join_all(ids.iter().map(|id| begun(&store, id, None)));
     let more = async {
         waiting(&database, super::CONNECTIONS).await;
-        let busy = store.conversation("c").await.unwrap_err();
+        let (busy, renewed) = tokio::join!(store.conversation("c"), async {
+            store.renew().await?;
+            store.to_stop().await?;
+            store.unattended().await
+        });
+        assert_eq!(renewed.unwrap().len(), 1);
         holder.batch_execute("ROLLBACK").await.unwrap();
-        busy
+        busy.unwrap_err()
     };
     let (blocked, busy) = tokio::join!(blocked, more);
-    assert!(busy.to_string().contains("all 8 connections have been busy for 5s"), "{busy}");
+    assert!(busy.to_string().contains("all 8 connections have been busy for 10s"), "{busy}");
     assert!(blocked.iter().all(Result::is_ok), "each waited less than the database lets it");
 }

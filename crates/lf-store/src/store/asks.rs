@@ -5,6 +5,7 @@ use lf_core::turn::Decision;
 
 use crate::batch::Batch;
 use crate::error::StoreError;
+use crate::postgres::Lane;
 
 use super::{Columns, Store, parts};
 
@@ -18,11 +19,12 @@ impl Store {
                 // the daemon that had it before is dead
                 "INSERT INTO ask (id, owner, body) VALUES (?1, ?2, ?3)
                  ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, body = excluded.body,
-                     decision = NULL, outcome = NULL, since = clock_timestamp()",
+                     decision = NULL, outcome = NULL, since = clock_timestamp()
+                     WHERE ask.owner <> excluded.owner",
                 vec![id.as_str().into(), postgres.owner().into(), body.as_str().into()],
             );
         }
-        self.commit(batch).await.map(drop)
+        postgres.commit(&batch, Lane::Pulse).await.map(drop)
     }
 
     /// Takes asks back that wait no longer. Those that another daemon has decided stay until that is answered.
@@ -35,7 +37,7 @@ impl Store {
                 vec![id.as_str().into(), postgres.owner().into()],
             );
         }
-        self.commit(batch).await.map(drop)
+        postgres.commit(&batch, Lane::Pulse).await.map(drop)
     }
 
     /// What waits in the other daemons that live, in their words.
@@ -66,7 +68,7 @@ impl Store {
         let Some(postgres) = self.postgres() else { return Ok(Vec::new()) };
         let sql =
             "SELECT id, decision FROM ask WHERE owner = ?1 AND decision IS NOT NULL AND outcome IS NULL";
-        let rows = self.query(sql, vec![postgres.owner().into()]).await?;
+        let rows = postgres.query(sql, vec![postgres.owner().into()], Lane::Pulse).await?;
         let read = |row| {
             let mut columns = Columns::of(row);
             let (id, decision) = (columns.text(), columns.text());
