@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
+use crate::policy::Policy;
 use crate::tool::{Approval, Hints, Retries};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
@@ -31,6 +32,8 @@ pub struct Project {
     /// A key of `models`; `None` only when there are no models.
     pub default_model: Option<String>,
     pub prompts: IndexMap<String, PromptSet>,
+    /// Which calls of tools run, wait for a person, or never run.
+    pub policy: Policy,
 }
 
 /// Why an entry of the file cannot be used although the file is right, such as a missing variable.

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
+use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting, seen_in};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
 use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
@@ -30,7 +30,7 @@ use crate::recording::{Recorded, Recording};
 
 pub(crate) use context::pending;
 use context::unsaid;
-use endings::{Ending, Endings};
+use endings::{Ending, Endings, ended_unkept};
 use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use resumes::Resumes;
@@ -266,6 +266,7 @@ impl App {
         let said = unsaid(&kept, said);
         let again = kept.split_off(kept.len() - context::repeated(&kept, &said));
         let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
+        let seen = seen_in(kept.iter().chain(&again).map(|kept| &kept.message));
         let shown = context::window(&conversation, &systems, &kept, &said, budget);
         let tools = match chosen_tools {
             true => Some(memory.store.tools(&conversation.id).await.map_err(unkept)?),
@@ -278,6 +279,7 @@ impl App {
             tools,
             calls_left,
             always,
+            seen,
             waiting,
             ..chat::Conversation::default()
         };
@@ -351,6 +353,7 @@ impl Memory {
             upstreams: prepared.upstreams,
             approving,
             tools: prepared.tools,
+            check: prepared.check,
             turn_timeout,
             person: None,
             journal: Some(journal),
@@ -459,14 +462,6 @@ impl Drop for Over {
         all.remove(&self.running.turn);
         drop(all);
         self.running.over();
-    }
-}
-
-/// The last event of a turn whose end is not kept: nobody is told that all is well with it.
-fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
-    match event {
-        ChatEvent::Finished { .. } => ChatEvent::Failed(crate::driver::unkept(error)),
-        event => event,
     }
 }
 

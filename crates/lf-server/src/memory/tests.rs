@@ -41,6 +41,7 @@ fn project(name: &str, models: impl IntoIterator<Item = Model>) -> Project {
         default_model: models.keys().next().cloned(),
         models,
         prompts: IndexMap::new(),
+        policy: lf_core::policy::Policy::default(),
     }
 }
 
@@ -316,6 +317,7 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
     let with = Drive {
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
         tools: bench.app.tools_of(bench.app.project().unwrap(), &demo()),
+        check: Arc::new(crate::rules::Recorded),
         turn_timeout,
         person: None,
         approving: unattended(),
