@@ -160,6 +160,11 @@ impl TestProject {
         Daemon::new(Background::start(command))
     }
 
+    /// As [`TestProject::serve`], on this port.
+    pub fn serve_at(&self, port: u16) -> Daemon {
+        Daemon::new(self.start(&["serve", "--port", &port.to_string()]))
+    }
+
     /// As [`TestProject::serve`], with further arguments.
     pub fn serve_with(&self, arguments: &[&str]) -> Daemon {
         let mut all = vec!["serve", "--port", "0"];

@@ -259,6 +259,17 @@ impl<'a> Report<'a> {
         format!("{}:{line}:{column}", self.source.path.display())
     }
 
+    /// The file by its name alone, and the line: for whoever is to know nothing of this machine.
+    pub(crate) fn line(&self, at: usize) -> String {
+        let name = self.source.path.file_name().unwrap_or_default().to_string_lossy();
+        format!("{name}:{}", self.position(at).line)
+    }
+
+    /// The source at a place.
+    pub(crate) fn text_of(&self, span: &Span) -> &'a str {
+        self.source.text.get(span.clone()).unwrap_or_default()
+    }
+
     /// Nothing more will be shown: no need to look for hints.
     pub(crate) fn is_full(&self) -> bool {
         self.diagnostics.len() >= MAX_DIAGNOSTICS

@@ -4,8 +4,10 @@
 //! Two extensions of the schema steer the checks: `x-later` marks what is understood but not acted on yet (its value
 //! is the setting that changes nothing), `x-unused` a section that is kept and not looked into.
 
+mod approval;
 mod auth;
 mod limits;
+mod policy;
 mod retry;
 
 use indexmap::IndexMap;
@@ -13,8 +15,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+pub use approval::{RawApproval, RawDecision};
 pub use auth::{RawAuth, RawAuthKind, RawClientMethod};
 pub use limits::{RawProcessLimits, RawSize};
+pub use policy::{RawAnnotations, RawLabel, RawLabels, RawPolicy, RawRule, RawVerdict};
 pub use retry::{RawRetry, RawRetryRule, RawTrouble};
 
 /// Names of projects, namespaces and MCP servers.
@@ -49,6 +53,8 @@ pub struct RawProject {
     /// `postgres://user:password@host:port/database`, which several daemons share. `LF_STORAGE` comes before it.
     #[schemars(extend("default" = "sqlite"))]
     pub storage: Option<String>,
+    /// Which calls of tools run, wait for a person, or never run.
+    pub policy: Option<RawPolicy>,
     /// Kept; not used by this version.
     #[schemars(extend("x-unused" = true))]
     pub rag: Option<Value>,
@@ -175,6 +181,9 @@ pub struct RawServer {
     pub tools: Option<RawToolFilter>,
     /// Whether tools run without a person being asked. Default `auto`.
     pub approval: Option<RawApproval>,
+    /// What its tools bring in and can take out: `private` and `untrusted` results, `egress` of what they are given. A list
+    /// for all of them, or lists by glob of the server's tool names, of which all that match count.
+    pub labels: Option<RawLabels>,
     /// Longest wait for one call; progress reported by the server starts it anew. Default 30s.
     pub timeout: Option<RawDuration>,
     /// Longest time for one call however much progress is reported. Default ten times `timeout`.
@@ -252,28 +261,6 @@ pub struct RawToolFilter {
     pub deny: Option<Vec<String>>,
     /// Show a tool under another name: the server's name, then ours.
     pub rename: Option<IndexMap<String, String>>,
-}
-
-/// One rule for all tools; or one per glob of the server's tool names or per annotation (`destructiveHint`,
-/// `readOnlyHint`, `idempotentHint`, `openWorldHint`; with the protocol's defaults for a tool that says nothing). A name
-/// goes before a glob, a glob with more letters before one with fewer, an annotation before `*`; of equals the strictest
-/// counts.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum RawApproval {
-    All(RawDecision),
-    PerTool(IndexMap<String, RawDecision>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawDecision {
-    /// Run without asking.
-    Auto,
-    /// Ask a person first.
-    Ask,
-    /// Never run; the model does not see the tool.
-    Deny,
 }
 
 /// A length of time.

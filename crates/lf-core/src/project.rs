@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
+use crate::policy::Policy;
 use crate::tool::{Approval, Hints, Retries};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
@@ -37,6 +38,8 @@ pub struct Project {
     pub prompts: IndexMap<String, PromptSet>,
     /// Of the daemon that is started with this file; without meaning in any other.
     pub storage: Result<Storage, Disabled>,
+    /// Which calls of tools run, wait for a person, or never run.
+    pub policy: Policy,
 }
 
 /// Why an entry of the file cannot be used although the file is right, such as a missing variable.

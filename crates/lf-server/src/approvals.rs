@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use lf_core::policy::{Judgement, deadline};
 use lf_core::tool::Approval;
-use lf_core::turn::{Ask, Decision, Setup, Verdict, Waiting, refusal};
-use lf_core::{Arguments, Message, Project, ToolCall, ToolRef};
+use lf_core::turn::{Ask, Decision, Setup, Verdict, Waiting, denial, refusal};
+use lf_core::{Arguments, Message, Project, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
+
+use crate::rules::{Asked, Check, Facts};
 
 /// How long calls that a turn ended with can still be approved; then that is a no.
 pub(crate) const KEPT: Duration = Duration::from_secs(3600);
@@ -47,6 +50,12 @@ pub(crate) struct About {
 }
 
 impl About {
+    /// A client's own call, of the tools that this model may use where one is named.
+    pub(crate) fn alone(project: &Project, model: Option<String>) -> Self {
+        let project = format!("{}/{}", project.namespace, project.name);
+        Self { project, model, turn: None, conversation: None }
+    }
+
     pub(crate) fn turn(project: &Project, setup: &Setup, conversation: Option<&str>) -> Self {
         Self {
             project: format!("{}/{}", project.namespace, project.name),
@@ -248,26 +257,28 @@ impl CallApprovals {
 
 /// Why a call that is of no turn does not run.
 pub(crate) enum No {
-    /// The file denies the tool.
+    /// The file withholds the tool.
     Tool,
     /// For the caller to read.
     Said(String),
 }
 
 impl CallApprovals {
-    /// Waits until a call that is of no turn may run: at most 5 min, which is a no.
+    /// Waits until a call that is of no turn may run: at most 5 min, which is a no. Says what is known of it then.
     pub(crate) async fn may_run(
         &self,
-        approval: Approval,
-        tool: &ToolRef,
-        arguments: &Map<String, Value>,
-        project: String,
-    ) -> Result<(), No> {
-        match approval {
-            Approval::Auto => return Ok(()),
-            Approval::Deny => return Err(No::Tool),
-            Approval::Ask => {}
-        }
+        check: &dyn Check,
+        (facts, arguments): (Facts, &Map<String, Value>),
+        about: About,
+    ) -> Result<Facts, No> {
+        let asked = Asked { model: about.model.as_deref(), facts: &facts, arguments };
+        let Judgement { verdict, why } = check.check(&asked, deadline());
+        let why = match verdict {
+            Approval::Auto => return Ok(facts),
+            Approval::Deny => return Err(No::Said(denial(&why))),
+            Approval::Ask => Some(why).filter(|why| !why.is_empty()),
+        };
+        let tool = &facts.tool;
         let id = format!("apr_{}", uuid::Uuid::new_v4().simple());
         let call = ToolCall {
             id: id.clone(),
@@ -275,8 +286,7 @@ impl CallApprovals {
             arguments: Arguments::from_object(arguments.clone()),
             rest: Map::new(),
         };
-        let ask = Ask { id, call, tool: tool.clone(), decision: None };
-        let about = About { project, model: None, turn: None, conversation: None };
+        let ask = Ask { id, call, tool: tool.clone(), why, decision: None };
         let mut opened = self.open(std::iter::once(&ask), &about, ALONE);
         tracing::info!(server = %tool.server, tool = %tool.name, approval = ask.id, "a call waits for its approval");
         let decision = match tokio::time::timeout(ALONE, opened.next()).await {
@@ -289,7 +299,7 @@ impl CallApprovals {
         };
         let Decision { verdict, by, .. } = &decision;
         tracing::info!(server = %tool.server, tool = %tool.name, approval = ask.id, verdict = verdict.name(), by, "decided");
-        if verdict.is_yes() { Ok(()) } else { Err(No::Said(refusal(&decision))) }
+        if verdict.is_yes() { Ok(facts.approved()) } else { Err(No::Said(refusal(&decision))) }
     }
 }
 
@@ -343,7 +353,7 @@ pub(crate) fn words<'a>(asks: impl Iterator<Item = &'a Ask>) -> String {
     let mut text = String::from("A person has to approve this before it is run:\n");
     for ask in asks {
         let arguments: String = ask.call.arguments.raw().chars().take(500).collect();
-        let _ = writeln!(
+        let _ = write!(
             text,
             "- `{}` of MCP server `{}` with {} (approval `{}`)",
             ask.tool.name,
@@ -351,6 +361,10 @@ pub(crate) fn words<'a>(asks: impl Iterator<Item = &'a Ask>) -> String {
             lf_core::visible::line(&arguments),
             ask.id
         );
+        match &ask.why {
+            Some(why) => drop(writeln!(text, ": {}", lf_core::visible::line(why))),
+            None => text.push('\n'),
+        }
     }
     text.push_str(
         "\nRun `lf approvals approve ID` (or `deny`), or POST {\"decision\": \"approve\"} to /v1/approvals/ID, within an \

@@ -10,6 +10,7 @@ use async_stream::stream;
 use futures_core::Stream;
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
+use lf_core::policy::Labels;
 use lf_core::project::InlineTool;
 use lf_core::project::Provider;
 use lf_core::tool::Person;
@@ -27,6 +28,7 @@ use crate::approvals::{About, Attendance, Left, decide, named_in};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::recording::Recording;
+use crate::rules::{Check, Recorded, Rules};
 
 use asked::{inline_tools, parameters, prompted, text_formats, tool_choice};
 pub use rerun::Calls;
@@ -56,6 +58,8 @@ pub(crate) struct Conversation {
     pub attendance: Attendance,
     /// Tools that were approved for all of the conversation.
     pub always: Vec<ToolRef>,
+    /// What all that was said in it has brought in, of which the model may be shown a part.
+    pub seen: Labels,
     /// Calls of an earlier turn that begin this one.
     pub waiting: Option<Waiting>,
     /// Where what was said is left for whoever keeps it.
@@ -80,6 +84,7 @@ pub(crate) struct Prepared {
     pub notices: Vec<String>,
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    pub check: Arc<dyn Check>,
 }
 
 impl App {
@@ -120,7 +125,7 @@ impl App {
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
         let left_waiting = self.left_for(scope, &request, &mut conversation).await?;
-        let Prepared { project, setup, asked, notices, upstreams, tools } =
+        let Prepared { project, setup, asked, notices, upstreams, tools, check } =
             self.prepare(scope, request, conversation).await?;
         if let Some((left, id)) = left_waiting
             && !self.approvals.take(&left)
@@ -153,7 +158,8 @@ impl App {
                 approvals.leave(waiting, about);
             }
         });
-        let with = Drive { upstreams, tools, turn_timeout, person, approving, journal, stop: None, remember };
+        let with =
+            Drive { upstreams, tools, check, turn_timeout, person, approving, journal, stop: None, remember };
         let mut events = Box::pin(drive(course, events, with));
         let resumes = self.resumes.clone();
         Ok(stream! {
@@ -215,6 +221,7 @@ impl App {
         let otherwise = if model.fallback.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
         let provider = lf_models::provider(&model, &self.client, otherwise)?;
         let tools = self.tools_of(&project, &model);
+        let check = self.check_of(&project, &model);
         let mut catalogue = tools.list(&model.servers).await;
         if let Some(down) = catalogue.down.iter().find(|down| down.required) {
             return Err(Refusal::RequiredServerDown {
@@ -224,6 +231,9 @@ impl App {
         }
         if let Some(chosen) = &conversation.tools {
             catalogue.tools.retain(|tool| chosen.contains(&tool.id));
+        }
+        for tool in &mut catalogue.tools {
+            tool.labels = tool.labels.and(project.policy.labels_of(&tool.id));
         }
         let inline = inline_tools(&model, &request.variables)?;
         let set = ToolSet::new(&catalogue, &inline, &request.tools);
@@ -253,6 +263,8 @@ impl App {
             limits: model.limits.clone(),
             calls_left: conversation.calls_left,
             always: conversation.always,
+            judged: model.provider != Provider::Replay && !project.policy.is_empty(),
+            seen: conversation.seen,
             waiting: conversation.waiting,
         };
         let down = catalogue.down.iter();
@@ -260,7 +272,7 @@ impl App {
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
-        Ok(Prepared { project, setup, asked, notices, upstreams, tools })
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check })
     }
 
     /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
@@ -314,6 +326,14 @@ impl App {
         let servers =
             model.servers.iter().filter_map(|name| Some((name.clone(), project.servers.get(name)?.clone())));
         Arc::new(self.pool.tools(servers))
+    }
+
+    /// Who says which calls of this model run.
+    pub(crate) fn check_of(&self, project: &Arc<Project>, model: &Model) -> Arc<dyn Check> {
+        match model.provider {
+            Provider::Replay => Arc::new(Recorded),
+            _ => Arc::new(Rules::of(project.clone())),
+        }
     }
 
     /// The client's messages, with what the server remembers of them put back.

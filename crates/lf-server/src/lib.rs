@@ -8,6 +8,8 @@ mod template;
 
 mod chat;
 
+mod rules;
+
 mod driver;
 
 mod recording;
@@ -29,6 +31,8 @@ mod routes;
 mod serve;
 
 pub mod view;
+
+pub mod explain;
 
 pub use app::{App, Command, EditRefusal, Loader, Parts, Refusal, StoredProject, Wanted};
 pub use chat::{Calls, With};

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Done, Entry};
+use lf_core::turn::{Course, Done, Entry, seen_in};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
 use lf_store::{Begin, Conversation, Known, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
@@ -34,7 +34,7 @@ use crate::recording::{Recorded, Recording};
 
 pub(crate) use context::pending;
 use context::unsaid;
-use endings::{Ending, Endings};
+use endings::{Ending, Endings, ended_unkept};
 use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use resumes::Resumes;
@@ -218,6 +218,7 @@ impl App {
         let place = kept.last().map_or(0, |kept| kept.seq);
         let again = kept.split_off(kept.len() - context::repeated(&kept, &said));
         let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
+        let seen = seen_in(kept.iter().chain(&again).map(|kept| &kept.message));
         let shown = context::window(&conversation, &systems, &kept, &said, budget);
         let tools = match chosen_tools {
             true => Some(memory.store.tools(&conversation.id).await.map_err(unkept)?),
@@ -231,6 +232,7 @@ impl App {
             calls_left,
             always,
             waiting: waiting.as_ref().map(|left| left.waiting.clone()),
+            seen,
             ..chat::Conversation::default()
         };
         let prepared = self.prepare(scope, request, with).await?;
@@ -319,6 +321,7 @@ impl Memory {
             upstreams: prepared.upstreams,
             approving,
             tools: prepared.tools,
+            check: prepared.check,
             turn_timeout,
             person: None,
             journal: Some(journal),
@@ -420,14 +423,6 @@ impl Drop for Over {
         all.remove(&self.running.turn);
         drop(all);
         self.running.over();
-    }
-}
-
-/// The last event of a turn whose end is not kept: nobody is told that all is well with it.
-fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
-    match event {
-        ChatEvent::Finished { .. } => ChatEvent::Failed(crate::driver::unkept(error)),
-        event => event,
     }
 }
 

@@ -56,6 +56,9 @@ async fn list(remote: &Remote, as_json: bool) -> Result<Exit, Trouble> {
             text("expires_at")
         );
         print(&line)?;
+        if one["why"].is_string() {
+            print(format_args!("  because {}\n", text("why")))?;
+        }
     }
     Ok(Exit::Success)
 }

@@ -13,6 +13,8 @@ mod daemon;
 
 mod exit;
 
+mod explain;
+
 mod log;
 
 mod mcp;
@@ -71,9 +73,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<Exit, Trouble> {
     match &cli.command {
         Command::Init(init) | Command::Config(Config::Init(init)) => begin(&cli.common, init),
-        Command::Config(command) if !matches!(command, Config::Approve { .. }) => {
-            config(&cli.common, command)
-        }
+        Command::Config(command) if !needs_engine(command) => config(&cli.common, command),
         Command::Models(Models::List { json }) => models(&cli.common, *json),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "lf", &mut std::io::stdout());
@@ -102,6 +102,11 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
             exit
         }
     }
+}
+
+/// Whether servers may have to be asked, or files of stored projects.
+fn needs_engine(command: &Config) -> bool {
+    matches!(command, Config::Approve { .. } | Config::Why(_) | Config::Plan(_))
 }
 
 /// Whether a browser may be started that is to stay when this process ends.
@@ -159,6 +164,8 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             let app = app(common, None)?;
             projects::approve(&app, project.as_deref(), *dry_run).await
         }
+        Command::Config(Config::Why(options)) => explain::why(common, options).await,
+        Command::Config(Config::Plan(options)) => explain::plan(common, options).await,
         _ => Ok(Exit::Success),
     }
 }
@@ -291,7 +298,7 @@ fn config(common: &Common, command: &Config) -> Result<Exit, Trouble> {
         Config::Schema => print_line(format_args!("{:#}", lf_config::schema()))?,
         Config::Init(init) => return begin(common, init),
         // needs the engine
-        Config::Approve { .. } => {}
+        Config::Approve { .. } | Config::Why(_) | Config::Plan(_) => {}
     }
     Ok(Exit::Success)
 }

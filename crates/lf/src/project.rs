@@ -14,6 +14,15 @@ pub(crate) fn load(common: &Common) -> Result<Loaded, Trouble> {
     lf_config::load(&path, variable).map_err(|error| trouble(&error))
 }
 
+/// Reads another file, or another text in the place of one.
+pub(crate) fn load_other(path: &Path, text: Option<String>) -> Result<Loaded, Trouble> {
+    let loaded = match text {
+        Some(text) => lf_config::load_text(path, text, variable),
+        None => lf_config::load(path, variable),
+    };
+    loaded.map_err(|error| trouble(&error))
+}
+
 /// Like [`load`], and tells warnings.
 pub(crate) fn load_telling(common: &Common) -> Result<Loaded, Trouble> {
     let loaded = load(common)?;

@@ -42,7 +42,17 @@ impl Hint {
         }
     }
 
-    fn is_true_of(self, hints: Hints) -> bool {
+    /// As rules write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "readOnly",
+            Self::Destructive => "destructive",
+            Self::Idempotent => "idempotent",
+            Self::OpenWorld => "openWorld",
+        }
+    }
+
+    pub(crate) fn is_true_of(self, hints: Hints) -> bool {
         match self {
             Self::ReadOnly => hints.read_only,
             Self::Destructive => hints.destructive,

@@ -66,7 +66,7 @@ impl Question {
             server: ask.tool.server.clone(),
             tool: Some(ask.tool.name.clone()),
             method: Self::APPROVAL.to_owned(),
-            params: json!({"approval": ask.id, "arguments": ask.call.arguments.raw()}),
+            params: json!({"approval": ask.id, "arguments": ask.call.arguments.raw(), "why": ask.why}),
         }
     }
 }

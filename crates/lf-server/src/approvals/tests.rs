@@ -1,3 +1,6 @@
+use lf_core::ToolRef;
+use lf_core::policy::Labels;
+use lf_core::tool::Hints;
 use serde_json::json;
 
 use super::*;
@@ -10,7 +13,7 @@ fn ask(id: &str) -> Ask {
         rest: Map::new(),
     };
     let tool = ToolRef { server: "disk".into(), name: "write".into() };
-    Ask { id: id.to_owned(), call, tool, decision: None }
+    Ask { id: id.to_owned(), call, tool, why: None, decision: None }
 }
 
 fn about(project: &str) -> About {
@@ -63,14 +66,29 @@ async fn what_a_turn_left_is_named_in_its_words_and_taken_once_and_only_in_its_p
     assert!(approvals.left("apr_1", "a/b").is_none() && approvals.pending().is_empty());
 }
 
+struct Says(Approval);
+
+impl Check for Says {
+    fn check(&self, _: &Asked<'_>, _: std::time::Instant) -> Judgement {
+        Judgement { verdict: self.0, why: "so".to_owned() }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_of_no_turn_waits_for_a_yes_and_silence_is_a_no() {
     let approvals = CallApprovals::new();
     let tool = ask("x").tool;
     let arguments = json!({"a": 1}).as_object().cloned().expect("an object");
-    let run = |approval| approvals.may_run(approval, &tool, &arguments, "a/b".to_owned());
-    assert!(run(Approval::Auto).await.is_ok());
-    assert!(matches!(run(Approval::Deny).await, Err(No::Tool)));
+    let facts = || Facts::alone(tool.clone(), Hints::default(), Labels::default());
+    let about = || About { project: "a/b".to_owned(), model: None, turn: None, conversation: None };
+    let says = [Approval::Auto, Approval::Ask, Approval::Deny].map(Says);
+    let run = |approval: Approval| {
+        let says = says.iter().find(|says| says.0 == approval).expect("one of them");
+        approvals.may_run(says, (facts(), &arguments), about())
+    };
+    assert!(run(Approval::Auto).await.is_ok_and(|facts| !facts.is_approved));
+    let Err(No::Said(text)) = run(Approval::Deny).await else { panic!() };
+    assert!(text.contains("was not run: so"), "{text}");
     let Err(No::Said(text)) = run(Approval::Ask).await else { panic!() };
     assert!(text.contains("nobody approved this call in time"), "{text}");
     let (may, outcome) = tokio::join!(run(Approval::Ask), async {
@@ -78,5 +96,5 @@ async fn a_call_of_no_turn_waits_for_a_yes_and_silence_is_a_no() {
         let id = approvals.pending()[0].ask.id.clone();
         approvals.decide(&id, yes()).await
     });
-    assert!(may.is_ok() && outcome == Outcome::Taken);
+    assert!(may.is_ok_and(|facts| facts.is_approved) && outcome == Outcome::Taken);
 }

@@ -14,6 +14,7 @@ use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::rules::{Check, Recorded};
 
 /// Who runs the calls of a turn that is made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,10 @@ impl App {
             Calls::Recorded => Arc::new(RecordedTools::of(cassette.clone())),
             Calls::Run => self.tools_of(&project, &model),
         };
+        let check: Arc<dyn Check> = match calls {
+            Calls::Recorded => Arc::new(Recorded),
+            Calls::Run => self.check_of(&project, &model),
+        };
         let recorded = &cassette.setup;
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
@@ -61,6 +66,8 @@ impl App {
             limits: model.limits.clone(),
             calls_left: recorded.calls_left,
             always: Vec::new(),
+            judged: calls == Calls::Run && !project.policy.is_empty(),
+            seen: recorded.seen,
             waiting: None,
         };
         let journal = self.recording(&project, &setup, with.recording);
@@ -77,6 +84,7 @@ impl App {
         let drive_with = Drive {
             upstreams: Upstreams::new(upstream, Vec::new(), self.circuits.clone()),
             tools,
+            check,
             turn_timeout,
             person: with.person,
             approving,

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lf_core::Message;
 use lf_core::turn::Waiting;
+use lf_core::{ChatEvent, Message};
 use lf_store::{End, StoreError, TurnState};
 use tracing::{info, warn};
 
@@ -82,5 +82,13 @@ impl Memory {
             owed.remove(at);
         }
         Ok(())
+    }
+}
+
+/// The last event of a turn whose end is not kept: nobody is told that all is well with it.
+pub(super) fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
+    match event {
+        ChatEvent::Finished { .. } => ChatEvent::Failed(crate::driver::unkept(error)),
+        event => event,
     }
 }

@@ -192,6 +192,7 @@ impl App {
             upstreams,
             approving,
             tools: self.tools_of(&project, &model),
+            check: self.check_of(&project, &model),
             turn_timeout: setup.limits.turn_timeout,
             person: None,
             journal: Some(Box::new(journal)),
@@ -315,7 +316,7 @@ fn take_up(
                 _ => None,
             })
             .collect(),
-        Step::AskModel(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
+        Step::AskModel(_) | Step::Judge(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
     };
     for entry in entries {
         note(entry, course, events, journal);

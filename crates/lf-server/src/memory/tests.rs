@@ -44,6 +44,7 @@ fn project(name: &str, models: impl IntoIterator<Item = Model>) -> Project {
         models,
         prompts: IndexMap::new(),
         storage: Ok(Default::default()),
+        policy: lf_core::policy::Policy::default(),
     }
 }
 
@@ -319,6 +320,7 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
     let with = Drive {
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
         tools: bench.app.tools_of(bench.app.project().unwrap(), &demo()),
+        check: Arc::new(crate::rules::Recorded),
         turn_timeout,
         person: None,
         approving: unattended(),

@@ -98,6 +98,7 @@ fn secrets_of_the_project_are_in_no_recording() {
         default_model: None,
         prompts: BTreeMap::new().into_iter().collect(),
         storage: Ok(Default::default()),
+        policy: lf_core::policy::Policy::default(),
     };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.jsonl");

@@ -126,6 +126,7 @@ fn shown(pending: &Pending) -> Value {
         "status": "pending",
         "server": ask.tool.server,
         "tool": ask.tool.name,
+        "why": ask.why,
         "arguments": arguments.map_or_else(|_| ask.call.arguments.raw().into(), |map| Value::Object(map.clone())),
         "project": about.project,
         "model": about.model,

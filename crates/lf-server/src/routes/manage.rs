@@ -6,7 +6,8 @@ use axum::Json;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use lf_core::tool::{Hints, ToolProgress};
+use lf_core::policy::Labels;
+use lf_core::tool::{Approval, Hints, ToolProgress};
 use lf_core::{Project, ToolError, ToolRef, ToolSet, ToolSource as _};
 use lf_dialects::{anthropic_messages, openai_chat};
 use serde::Deserialize;
@@ -14,9 +15,11 @@ use serde_json::{Map, Value, json};
 
 use super::{Here, Shared};
 use crate::app::{App, Refusal};
-use crate::approvals::No;
+use crate::approvals::{About, No};
+use crate::driver::execute_tool;
 use crate::guard::json_body;
 use crate::reply::{Caller, Face};
+use crate::rules::{Asked, Facts, Rules};
 use crate::view;
 
 /// `owned_by` of every model.
@@ -148,7 +151,7 @@ pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> R
     run(&shared.app, &caller, &project, call).await
 }
 
-async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Response {
+async fn run(app: &App, caller: &Caller, project: &Arc<Project>, call: Execute) -> Response {
     let Some(server) = project.servers.get(&call.server) else {
         let known: Vec<&str> = project.servers.keys().map(String::as_str).collect();
         let what = format!(
@@ -161,14 +164,24 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
     let tools = app.pool.tools([(call.server.clone(), server.clone())]);
     let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
     let arguments = call.arguments.unwrap_or_default();
+    let rules = Rules::of(project.clone());
+    let mut facts = Facts::alone(tool.clone(), Hints::default(), Labels::default());
     if let Ok(server) = server {
         let listed = tools.list(std::slice::from_ref(&call.server)).await.tools;
-        let approval = listed.iter().find(|listed| listed.id == tool).map(|listed| listed.approval);
         // a tool that is not listed is as dangerous as one that says nothing of itself
-        let approval = approval.unwrap_or_else(|| server.tools.approval(&call.tool, Hints::of(&Value::Null)));
-        let project = format!("{}/{}", project.namespace, project.name);
-        match app.approvals.may_run(approval, &tool, &arguments, project).await {
-            Ok(()) => {}
+        if let Some(listed) = listed.iter().find(|listed| listed.id == tool) {
+            (facts.hints, facts.labels) = (listed.hints, listed.labels);
+        }
+        let is_there = server.tools.permits(&call.tool)
+            && server.tools.approval(&call.tool, facts.hints) != Approval::Deny;
+        let permitted = match is_there {
+            true => {
+                app.approvals.may_run(&rules, (facts.clone(), &arguments), About::alone(project, None)).await
+            }
+            false => Err(No::Tool),
+        };
+        match permitted {
+            Ok(permitted) => facts = permitted,
             Err(No::Said(text)) => return caller.refuse(StatusCode::FORBIDDEN, &text),
             Err(No::Tool) => {
                 let unknown = ToolError::UnknownTool { server: call.server.clone(), tool: call.tool.clone() };
@@ -176,11 +189,13 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
             }
         }
     }
-    match tools.call(&tool, &arguments, &|_: ToolProgress| {}).await {
+    let asked = Asked { model: None, facts: &facts, arguments: &arguments };
+    match execute_tool(&tools, &rules, &asked, "", &|_: ToolProgress| {}).await.0 {
         Ok(output) => Json(view::output(&call.server, &call.tool, &output)).into_response(),
         Err(error) => {
             let status = match &error {
                 ToolError::UnknownTool { .. } => StatusCode::NOT_FOUND,
+                ToolError::Denied { .. } => StatusCode::FORBIDDEN,
                 ToolError::Down { .. } | ToolError::RateLimited { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 ToolError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
                 ToolError::Refused { code: -32602, .. } => StatusCode::BAD_REQUEST,

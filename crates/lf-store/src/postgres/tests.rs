@@ -155,7 +155,7 @@ async fn what_is_decided_at_one_daemon_is_not_lost_by_another_one() {
             rest: Default::default(),
         };
         let tool = ToolRef { server: "disk".into(), name: "wipe".into() };
-        Ask { id: id.to_owned(), call, tool, decision: None }
+        Ask { id: id.to_owned(), call, tool, why: None, decision: None }
     };
     let asks = vec![ask("a"), ask("b")];
     let waiting = Waiting { calls: asks.iter().map(|ask| ask.call.clone()).collect(), asks };

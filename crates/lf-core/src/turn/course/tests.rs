@@ -30,6 +30,7 @@ fn setup() -> Setup {
         strategy: ToolCallStrategy::Auto,
         limits: Limits { rounds: 3, ..Limits::default() },
         calls_left: Some(5),
+        judged: true,
         ..Setup::new(
             "0123456789abcdef0123456789abcdef",
             "m",
@@ -120,6 +121,16 @@ fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
                 }
                 None => vec![Entry::Answered],
             },
+            Step::Judge(judge) => {
+                // any verdict, and the same for the same call
+                let verdicts = [Approval::Auto, Approval::Ask, Approval::Deny];
+                let calls = judge.standing().into_iter().map(|standing| Judged {
+                    call: standing.index,
+                    verdict: verdicts[standing.call.arguments.raw().len() % 3],
+                    why: "a rule says so".to_owned(),
+                });
+                vec![Entry::Judged { calls: calls.collect() }]
+            }
             Step::AskPerson(asking) => {
                 let ask = asking.open().next().unwrap();
                 // any verdict, and the same for the same call
@@ -158,6 +169,7 @@ fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
 fn left(course: &Course) -> String {
     match course.step() {
         Step::AskModel(ask) => format!("{:?}", ask.request()),
+        Step::Judge(judge) => format!("{:?}", judge.standing()),
         Step::AskPerson(asking) => format!("{:?}", asking.asks()),
         Step::RunTools(run) => format!("{:?}", run.open().collect::<Vec<_>>()),
         Step::Done(done) => format!("{done:?}"),

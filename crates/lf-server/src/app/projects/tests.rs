@@ -25,6 +25,7 @@ fn project(servers: &str) -> Project {
         default_model: None,
         prompts: IndexMap::new(),
         storage: Ok(Default::default()),
+        policy: lf_core::policy::Policy::default(),
     }
 }
 
