@@ -8,6 +8,7 @@ mod approval;
 mod auth;
 mod limits;
 mod policy;
+mod prompts;
 mod retry;
 
 use indexmap::IndexMap;
@@ -19,6 +20,7 @@ pub use approval::{RawApproval, RawDecision};
 pub use auth::{RawAuth, RawAuthKind, RawClientMethod};
 pub use limits::{RawProcessLimits, RawSize};
 pub use policy::{RawAnnotations, RawLabel, RawLabels, RawPolicy, RawRule, RawVerdict};
+pub use prompts::{RawMessage, RawPromptSet, RawRole};
 pub use retry::{RawRetry, RawRetryRule, RawTrouble};
 
 /// Names of projects, namespaces and MCP servers.
@@ -91,44 +93,6 @@ pub struct RawProject {
 #[serde(rename_all = "lowercase")]
 pub enum RawVersion {
     V1,
-}
-
-/// A named list of messages.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "prompt set")]
-pub struct RawPromptSet {
-    /// Name that models refer to.
-    #[schemars(required, regex(pattern = r"^[A-Za-z0-9_.-]{1,128}$"))]
-    pub name: Option<String>,
-    /// Messages, in order. `{{name}}` and `{{name | default}}` are filled in from a request's variables.
-    pub messages: Option<Vec<RawMessage>>,
-}
-
-/// One message.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "message")]
-pub struct RawMessage {
-    /// Who says it.
-    #[schemars(required)]
-    pub role: Option<RawRole>,
-    /// What is said.
-    #[schemars(required)]
-    pub content: Option<String>,
-    /// For role `tool`: the call this message answers.
-    pub tool_call_id: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawRole {
-    System,
-    /// The same as `system`.
-    Developer,
-    User,
-    Assistant,
-    Tool,
 }
 
 /// Tool servers that speak the Model Context Protocol.

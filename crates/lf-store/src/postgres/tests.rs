@@ -48,6 +48,7 @@ async fn tables_of_a_later_program_are_left_alone() {
     let known = i64::try_from(crate::schema::POSTGRES_STEPS.len()).unwrap();
     let expected = StoreError::TooNew { place: database.place(), found: 1000, known };
     assert_eq!(error, expected);
+    assert!(error.hint().is_some_and(|hint| hint.contains("--storage")), "a database is not moved away");
 }
 
 #[tokio::test]
