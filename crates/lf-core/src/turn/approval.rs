@@ -201,6 +201,18 @@ impl RunTools {
         Step::AskPerson(AskPerson { run: self, asks })
     }
 
+    /// What was denied in an earlier turn, where the calls had these ids, stays so: also when the tool does not ask any more.
+    fn refuse(&mut self, earlier: &[String], known: &[Ask]) {
+        let denied = self.planned.iter().zip(earlier).filter_map(|(planned, id)| {
+            let Planned::Run(tool) = &planned.plan else { return None };
+            let decision = find(known, id, tool)?.decision.as_ref()?;
+            (!decision.verdict.is_yes()).then(|| (planned.call.id.clone(), refusal(decision)))
+        });
+        for (call, why) in denied.collect::<Vec<_>>() {
+            self.answer(&call, &why);
+        }
+    }
+
     /// Answers a call without running it.
     fn answer(&mut self, call_id: &str, why: &str) {
         let Some(at) = self.planned.iter().position(|planned| planned.call.id == call_id) else { return };
@@ -241,13 +253,19 @@ impl Turn {
         // asks of this turn are told under the ids that the person already has
         told.retain(|event| !matches!(event, ChatEvent::ApprovalNeeded(_)));
         events.append(&mut told);
-        let Step::AskPerson(mut asking) = step else { return step };
+        let mut asking = match step {
+            Step::AskPerson(asking) => asking,
+            Step::RunTools(mut run) => {
+                run.refuse(&earlier, &known);
+                return Step::RunTools(run);
+            }
+            step => return step,
+        };
+        asking.run.refuse(&earlier, &known);
         let mut decisions = Vec::new();
         for ask in &mut asking.asks {
             let place = asking.run.planned.iter().position(|planned| planned.call.id == ask.call.id);
-            let before = place.and_then(|at| earlier.get(at));
-            let before = before.and_then(|id| known.iter().find(|known| known.call.id == *id));
-            let before = before.filter(|before| before.tool == ask.tool);
+            let before = place.and_then(|at| earlier.get(at)).and_then(|id| find(&known, id, &ask.tool));
             if let Some(before) = before {
                 ask.id.clone_from(&before.id);
             }
@@ -256,11 +274,18 @@ impl Turn {
                 None => events.push(ChatEvent::ApprovalNeeded(Box::new(ask.clone()))),
             }
         }
+        // what was said of one call alone stands against what was said of all calls of its tool
+        decisions.sort_by_key(|(_, decision)| decision.verdict == Verdict::Always);
         for (id, decision) in decisions {
             asking.decide(&id, &decision, events);
         }
         Step::AskPerson(asking)
     }
+}
+
+/// What a person was asked about a call of an earlier turn.
+fn find<'a>(known: &'a [Ask], call: &str, tool: &ToolRef) -> Option<&'a Ask> {
+    known.iter().find(|known| known.call.id == call && known.tool == *tool)
 }
 
 #[cfg(test)]
