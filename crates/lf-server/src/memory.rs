@@ -9,6 +9,8 @@ mod resumes;
 mod running;
 
 use std::collections::HashMap;
+use std::fmt::Display;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -113,9 +115,13 @@ impl Memory {
         self.tasks.wait().await;
     }
 
-    /// Waits until it is this caller's turn to speak.
-    pub(crate) async fn turn_to_speak(&self, conversation: &str) -> OwnedMutexGuard<()> {
-        self.line(conversation).lock_owned().await
+    /// Waits until it is this caller's turn to speak, 10 min at most.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`]
+    pub(crate) async fn turn_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
+        let speaks = tokio::time::timeout(SPEAK_WAIT, self.line(conversation).lock_owned()).await;
+        speaks.map_err(|_| busy(conversation, format!("was busy for {SPEAK_WAIT:?}")))
     }
 
     /// The same without waiting; `None` while a turn runs.
@@ -123,18 +129,14 @@ impl Memory {
         self.line(conversation).try_lock_owned().ok()
     }
 
-    /// The same for a client, which does not wait for ever.
+    /// The same for a client that wants a turn: no more than [`WAITING`] wait for one.
     async fn soon_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
-        let line = self.line(conversation);
-        let busy =
-            |why: String| Refusal::Busy(format!("conversation `{conversation}` {why}; try again later"));
         // this one, and the one that speaks
-        let waiting = Arc::strong_count(&line).saturating_sub(2);
+        let waiting = Arc::strong_count(&self.line(conversation)).saturating_sub(2);
         if waiting >= WAITING {
-            return Err(busy(format!("has {waiting} messages waiting")));
+            return Err(busy(conversation, format!("has {waiting} messages waiting")));
         }
-        let speaks = tokio::time::timeout(SPEAK_WAIT, line.lock_owned()).await;
-        speaks.map_err(|_| busy(format!("was busy for {SPEAK_WAIT:?}")))
+        self.turn_to_speak(conversation).await
     }
 
     /// Who holds this lock speaks in the conversation; the others wait for it in the order in which they came.
@@ -148,6 +150,10 @@ impl Memory {
         order.insert(conversation.to_owned(), Arc::downgrade(&line));
         line
     }
+}
+
+fn busy(conversation: &str, why: impl Display) -> Refusal {
+    Refusal::Busy(format!("conversation `{conversation}` {why}; try again later"))
 }
 
 /// What only has to be written to begin.
@@ -177,6 +183,7 @@ impl App {
     /// # Errors
     /// When the decision cannot be kept.
     pub(crate) async fn decide(&self, id: &str, decision: Decision) -> Result<Outcome, Refusal> {
+        let mut opened = self.approvals.opened();
         let outcome = self.approvals.decide(id, decision.clone()).await;
         let Ok(memory) = self.memory() else { return Ok(outcome) };
         if outcome != Outcome::Unknown {
@@ -188,7 +195,18 @@ impl App {
             return Ok(Outcome::Unknown);
         };
         // as it is when no turn runs that could have taken it
-        let _guard = memory.turn_to_speak(&left.conversation).await;
+        let mut guard = pin!(memory.turn_to_speak(&left.conversation));
+        let _guard = loop {
+            tokio::select! {
+                guard = &mut guard => break guard?,
+                _ = opened.changed() => {}
+            }
+            // a turn that was about to begin with the call asks about it itself, and would wait for this in vain
+            let outcome = self.approvals.decide(id, decision.clone()).await;
+            if outcome != Outcome::Unknown {
+                return Ok(outcome);
+            }
+        };
         let now = memory.store.waiting(&left.conversation).await.map_err(|error| unkept(&error))?;
         let Some(LeftWaiting { mut waiting, .. }) = now else { return Ok(Outcome::Unknown) };
         if !approvals::decide(&mut waiting, id, &decision) {
@@ -433,9 +451,8 @@ impl Memory {
         state: TurnState,
         done: Option<Done>,
     ) -> Result<(), StoreError> {
-        let (said, waiting) = done.map(|done| (done.said.to_vec(), done.waiting)).unwrap_or_default();
         let (turn, conversation) = (running.turn.clone(), running.conversation.clone());
-        let ending = Ending { turn, conversation, state, said: named(said), waiting };
+        let ending = Ending::new(turn, conversation, state, done);
         if let Err(error) = self.keep(&ending).await {
             error!(turn = running.turn, %error, "the end of a turn cannot be kept now");
             self.owe(ending).await;
@@ -491,6 +508,7 @@ pub(crate) fn unkept(error: &StoreError) -> Refusal {
         None => error.to_string(),
     };
     match error {
+        StoreError::NotFound { what: "conversation", id } => Refusal::UnknownConversation(id.clone()),
         StoreError::Full { .. } => Refusal::NoRoom { reason },
         _ => Refusal::NoMemory { reason },
     }

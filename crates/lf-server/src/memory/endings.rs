@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lf_core::Message;
-use lf_core::turn::Waiting;
+use lf_core::turn::{Done, Waiting};
 use lf_store::{StoreError, TurnState};
 use tracing::{info, warn};
 
-use super::Memory;
+use super::{Memory, named};
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -24,6 +24,13 @@ pub(super) struct Ending {
     pub waiting: Option<Waiting>,
 }
 
+impl Ending {
+    pub(super) fn new(turn: String, conversation: String, state: TurnState, done: Option<Done>) -> Self {
+        let (said, waiting) = done.map(|done| (done.said.to_vec(), done.waiting)).unwrap_or_default();
+        Self { turn, conversation, state, said: named(said), waiting }
+    }
+}
+
 /// No more than there were turns at the time: while nothing can be kept, none begins. What is left when the daemon ends is
 /// gone on with at the next start.
 #[derive(Default)]
@@ -35,7 +42,7 @@ impl Memory {
     pub(super) async fn keep(&self, ending: &Ending) -> Result<(), StoreError> {
         // before the end: a turn that has no end is ended again after a crash
         if let Some(waiting) = &ending.waiting {
-            self.store.leave(&ending.conversation, waiting).await?;
+            self.store.leave(&ending.turn, &ending.conversation, waiting).await?;
         }
         self.store.end(&ending.turn, &ending.conversation, ending.state, &ending.said).await
     }

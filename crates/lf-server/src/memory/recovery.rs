@@ -7,14 +7,15 @@ use std::task::Poll;
 
 use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
-use lf_core::{ChatEvent, Journal as _, Message, Model, ModelError, Project, ToolRef, ToolSet};
+use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
 use lf_store::{StoreError, TurnJournal, TurnRecord, TurnState};
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
 
-use super::{Memory, Running, message_id};
+use super::endings::Ending;
+use super::{Memory, Running};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive};
@@ -30,6 +31,8 @@ struct Read {
     setup: Box<Setup>,
     /// Something of the present answer has been read.
     answering: bool,
+    /// Somebody has stopped it.
+    stopped: bool,
 }
 
 /// Why a turn cannot go on.
@@ -147,9 +150,13 @@ impl App {
         let Some(conversation) = memory.store.conversation(&turn.conversation).await? else {
             return Ok(None);
         };
-        let Read { mut course, mut events, entries, model, setup, answering } = read(memory, turn).await?;
+        let Read { mut course, mut events, entries, model, setup, answering, stopped } =
+            read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
         let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone()));
+        if stopped {
+            running.stop.cancel();
+        }
         let project = self.project_of(&conversation.scope).await?;
         // a client of the whole daemon may have named it with its project
         let own = model.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
@@ -203,20 +210,20 @@ async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Resul
         // what cannot be read is not added to
         Err(Hindrance::Lasting(_)) => None,
     };
-    let (mut state, mut said) = (TurnState::Failed, Vec::new());
-    if let Some(Read { mut course, mut events, entries, .. }) = read {
+    let (mut state, mut done) = (TurnState::Failed, None);
+    if let Some(Read { mut course, mut events, entries, stopped, .. }) = read {
         if !matches!(course.step(), Step::Done(_)) {
             let mut journal = memory.store.journal(turn, entries);
             note(Entry::Failed(error), &mut course, &mut events, &mut journal);
             journal.flush().await.map_err(|error| Hindrance::Passing(error.to_string()))?;
         }
         if matches!(events.last(), Some(ChatEvent::Finished { .. })) {
-            state = TurnState::Finished;
+            state = if stopped { TurnState::Cancelled } else { TurnState::Finished };
         }
-        said = course.into_done().map(|done| done.said.to_vec()).unwrap_or_default();
+        done = course.into_done().ok();
     }
-    let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-    Ok(memory.store.end(&turn.id, &turn.conversation, state, &said).await?)
+    let (turn, conversation) = (turn.id.clone(), turn.conversation.clone());
+    Ok(memory.keep(&Ending::new(turn, conversation, state, done)).await?)
 }
 
 fn note(entry: Entry, course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal) {
@@ -235,20 +242,21 @@ async fn read(memory: &Memory, turn: &TurnRecord) -> Result<Read, Hindrance> {
     };
     let mut events = Vec::new();
     let mut model = setup.model.clone();
-    let mut answering = false;
+    let (mut answering, mut stopped) = (false, false);
     let mut course = Course::new((*setup).clone(), &mut events);
     for entry in entries {
         let stands_in = match &entry {
             Entry::StoodIn(stand_in) => Some(stand_in.model.clone()),
             _ => None,
         };
+        stopped |= matches!(entry, Entry::Stopped);
         answering = matches!(entry, Entry::Delta(_)) || (answering && matches!(entry, Entry::Notice(_)));
         let taken = course.take(entry, &mut events).map_err(Hindrance::lasting)?;
         if let Some(stands_in) = stands_in.filter(|_| taken == Taken::AsksAgain) {
             model = stands_in;
         }
     }
-    Ok(Read { course, events, entries: count, model, setup, answering })
+    Ok(Read { course, events, entries: count, model, setup, answering, stopped })
 }
 
 /// Brings a turn to where it can go on. A call that had begun may have had its effect: unless its tool is repeatable, it

@@ -61,7 +61,7 @@ pub(super) async fn append(
         let said = said(&fields)?;
         find(&shared, &id).await?;
         let memory = shared.app.memory()?;
-        let _guard = memory.turn_to_speak(&id).await;
+        let _guard = memory.turn_to_speak(&id).await?;
         let before = memory.store.messages(&id, 0).await.map_err(|error| unkept(&error))?;
         fits(&said, &before)?;
         let said = named(vec![said]);

@@ -20,13 +20,15 @@ pub struct LeftWaiting {
 }
 
 impl Store {
-    /// Keeps the calls that a turn ended with, until the next one begins.
-    pub async fn leave(&self, conversation: &str, waiting: &Waiting) -> Result<(), StoreError> {
+    /// Keeps the calls that a turn ends with, until the next one begins. Nothing where the turn was deleted meanwhile: its
+    /// conversation may have begun anew.
+    pub async fn leave(&self, turn: &str, conversation: &str, waiting: &Waiting) -> Result<(), StoreError> {
         let mut batch = Batch::default();
         batch.add(
-            "INSERT INTO waiting (conversation, body, created) VALUES (?1, ?2, ?3)
+            "INSERT INTO waiting (conversation, body, created)
+             SELECT conversation, ?2, ?3 FROM turn WHERE id = ?4 AND conversation = ?1
              ON CONFLICT (conversation) DO UPDATE SET body = excluded.body, created = excluded.created",
-            vec![conversation.into(), parts::json(waiting).into(), now().into()],
+            vec![conversation.into(), parts::json(waiting).into(), now().into(), turn.into()],
         );
         self.commit(batch).await.map(drop)
     }

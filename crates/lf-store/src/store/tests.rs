@@ -1,6 +1,6 @@
 use lf_core::message::{AssistantMessage, Prose};
 use lf_core::model::ModelRequest;
-use lf_core::turn::{Course, Entry, Setup, Step};
+use lf_core::turn::{Course, Entry, Setup, Step, Waiting};
 use lf_core::{Journal as _, Message, ModelDelta, ToolRef, ToolSet};
 
 use super::*;
@@ -168,6 +168,32 @@ async fn a_second_daemon_does_not_get_the_directory() {
     let Err(error) = second else { panic!("it has it") };
     assert_eq!(error, StoreError::InUse { path: bench.dir.path().to_owned() });
     assert!(error.to_string().ends_with("is in use by another daemon"));
+}
+
+#[tokio::test]
+async fn what_a_deleted_turn_ended_with_is_not_of_the_conversation_that_has_its_name_now() {
+    let bench = Bench::new().await;
+    bench.conversation("c").await;
+    let entry = begun(Vec::new());
+    let said = [("msg-1".to_owned(), user("hi"))];
+    let begin = || Begin { turn: "t", conversation: "c", said: &said, begun: &entry };
+    bench.store.begin(begin()).await.unwrap();
+    bench.store.delete("c").await.unwrap();
+    let gone = StoreError::NotFound { what: "conversation", id: "c".to_owned() };
+    assert_eq!(bench.store.begin(begin()).await.err(), Some(gone));
+
+    bench.conversation("c").await;
+    let waiting = Waiting { calls: Vec::new(), asks: Vec::new() };
+    bench.store.leave("t", "c", &waiting).await.unwrap();
+    assert_eq!(bench.store.waiting("c").await.unwrap(), None);
+    let answer = [("msg-2".to_owned(), assistant("hello"))];
+    let ended = bench.store.end("t", "c", TurnState::Finished, &answer).await;
+    assert_eq!(ended, Err(StoreError::NotFound { what: "turn", id: "t".to_owned() }));
+    assert_eq!(bench.store.messages("c", 0).await.unwrap(), []);
+
+    bench.store.begin(begin()).await.unwrap();
+    bench.store.leave("t", "c", &waiting).await.unwrap();
+    assert_eq!(bench.store.waiting("c").await.unwrap().map(|left| left.waiting), Some(waiting));
 }
 
 #[tokio::test]

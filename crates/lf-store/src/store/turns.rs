@@ -8,6 +8,7 @@ use lf_core::{BoxFuture, Journal, JournalError, Message};
 use crate::error::StoreError;
 use crate::sqlite::Batch;
 
+use super::conversations::not_found;
 use super::{Columns, Store, messages, now, parts};
 
 /// How a turn stands.
@@ -63,6 +64,9 @@ pub struct Begin<'a> {
 
 impl Store {
     /// Keeps what was said and the turn's first entry, both or none.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] where there is no such conversation.
     pub async fn begin(&self, begin: Begin<'_>) -> Result<TurnJournal, StoreError> {
         let at = now();
         let mut batch = Batch::default();
@@ -81,11 +85,19 @@ impl Store {
             batch,
         };
         journal.append(begin.begun);
-        self.commit(std::mem::take(&mut journal.batch)).await?;
-        Ok(journal)
+        match self.commit(std::mem::take(&mut journal.batch)).await {
+            Ok(_) => Ok(journal),
+            Err(error) => match self.conversation(begin.conversation).await? {
+                Some(_) => Err(error),
+                None => Err(not_found(begin.conversation)),
+            },
+        }
     }
 
     /// Ends a turn with what it said.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] where it was deleted meanwhile: a conversation of that name is another one by now.
     pub async fn end(
         &self,
         turn: &str,
@@ -100,7 +112,15 @@ impl Store {
             vec![turn.into(), state.name().into(), at.into()],
         );
         messages::add(&mut batch, (conversation, Some(turn)), at, said);
-        self.commit(batch).await.map(drop)
+        // of a turn that is gone nothing is added
+        batch.add(
+            "DELETE FROM message WHERE turn = ?1 AND NOT EXISTS (SELECT 1 FROM turn WHERE id = ?1)",
+            vec![turn.into()],
+        );
+        match self.commit(batch).await?.first() {
+            Some(0) | None => Err(StoreError::NotFound { what: "turn", id: turn.to_owned() }),
+            Some(_) => Ok(()),
+        }
     }
 
     pub async fn turn(&self, id: &str) -> Result<Option<TurnRecord>, StoreError> {
