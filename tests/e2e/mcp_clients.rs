@@ -35,6 +35,12 @@ const TYPE_SCRIPT: [Peer; 3] = [
 const OLD_TYPE_SCRIPT: [Peer; 1] = [(Sdk::OldTypeScript, "legacy", LEGACY)];
 
 impl Sdk {
+    /// The TypeScript SDKs forget a call's callback as soon as its answer is read: a report that comes in one read with
+    /// the answer, as on a busy machine, is lost there.
+    fn loses_reports(self) -> bool {
+        self != Self::Python
+    }
+
     fn command(self) -> Command {
         let (program, script, which) = match self {
             Self::Python => (peers::python("python"), "mcp_client.py", None),
@@ -150,9 +156,8 @@ fn assert_tools_work(seen: &Value, prefix: &str, peer: Peer) {
     );
     let progress: Vec<f64> =
         step(4)["progress"].as_array().unwrap().iter().map(|report| report[0].as_f64().unwrap()).collect();
-    // the TypeScript SDKs lose reports that arrive in one read with the answer: they forget the call's callback at once
     assert!(
-        [1.0, 2.0, 3.0].starts_with(&progress) && (progress.len() == 3 || sdk != Sdk::Python),
+        [1.0, 2.0, 3.0].starts_with(&progress) && (progress.len() == 3 || sdk.loses_reports()),
         "{peer:?}: {progress:?}"
     );
     assert_eq!(*step(5), json!({"error": -32_050, "message": "not today"}), "{peer:?}");
@@ -174,7 +179,7 @@ fn own_steps() -> Value {
 
 #[track_caller]
 fn assert_own_tools_work(seen: &Value, peer: Peer) {
-    let (_, _, protocol) = peer;
+    let (sdk, _, protocol) = peer;
     assert_eq!(seen["protocol"], protocol, "{peer:?}");
     let step = |number: usize| &seen["steps"][number];
     assert!(step(0)["tools"].to_string().contains("chat_completions"), "{peer:?}: {seen}");
@@ -182,7 +187,11 @@ fn assert_own_tools_work(seen: &Value, peer: Peer) {
     assert!(structured(1)["models"][0].is_string(), "{peer:?}: {seen}");
     assert_eq!(structured(2)["servers"][0]["name"], "m", "{peer:?}: {seen}");
     assert_eq!(step(3)["result"]["content"][0]["text"], "It came back.", "{peer:?}: {seen}");
-    assert!(step(3)["progress"].to_string().contains("running m__echo"), "{peer:?}: {seen}");
+    let progress = step(3)["progress"].to_string();
+    assert!(
+        progress.contains("running m__echo") || (progress == "[]" && sdk.loses_reports()),
+        "{peer:?}: {seen}"
+    );
     assert_eq!(step(4)["result"]["isError"], true, "{peer:?}: {seen}");
 }
 

@@ -3,8 +3,8 @@
 use lf_core::ToolRef;
 use lf_core::turn::Waiting;
 
+use crate::batch::Batch;
 use crate::error::StoreError;
-use crate::sqlite::Batch;
 
 use super::{Columns, Store, now, parts};
 
@@ -19,20 +19,17 @@ pub struct LeftWaiting {
     pub created: i64,
 }
 
-impl Store {
-    /// Keeps the calls that a turn ends with, until the next one begins. Nothing where the turn was deleted meanwhile: its
-    /// conversation may have begun anew.
-    pub async fn leave(&self, turn: &str, conversation: &str, waiting: &Waiting) -> Result<(), StoreError> {
-        let mut batch = Batch::default();
-        batch.add(
-            "INSERT INTO waiting (conversation, body, created)
-             SELECT conversation, ?2, ?3 FROM turn WHERE id = ?4 AND conversation = ?1
-             ON CONFLICT (conversation) DO UPDATE SET body = excluded.body, created = excluded.created",
-            vec![conversation.into(), parts::json(waiting).into(), now().into(), turn.into()],
-        );
-        self.commit(batch).await.map(drop)
-    }
+/// Keeps the calls that a turn ends with. Nothing where the turn was deleted meanwhile: its conversation may have begun anew.
+pub(super) fn leave(batch: &mut Batch, turn: &str, conversation: &str, waiting: &Waiting) {
+    batch.add(
+        "INSERT INTO waiting (conversation, body, created)
+         SELECT conversation, CAST(?2 AS TEXT), CAST(?3 AS BIGINT) FROM turn WHERE id = ?4 AND conversation = ?1
+         ON CONFLICT (conversation) DO UPDATE SET body = excluded.body, created = excluded.created",
+        vec![conversation.into(), parts::json(waiting).into(), now().into(), turn.into()],
+    );
+}
 
+impl Store {
     /// Keeps what was decided meanwhile. False where nothing waits any more.
     pub async fn decided(&self, conversation: &str, waiting: &Waiting) -> Result<bool, StoreError> {
         let mut batch = Batch::default();
@@ -75,7 +72,7 @@ impl Store {
     }
 }
 
-fn left(row: crate::sqlite::Row) -> Result<LeftWaiting, StoreError> {
+fn left(row: crate::batch::Row) -> Result<LeftWaiting, StoreError> {
     let mut columns = Columns::of(row);
     let (conversation, scope, body) = (columns.text(), columns.text(), columns.text());
     let waiting = serde_json::from_str(&body).map_err(|error| StoreError::Unreadable {

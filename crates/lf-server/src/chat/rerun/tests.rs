@@ -33,6 +33,7 @@ fn whether_a_recorded_tool_asks_is_what_the_file_says_now() {
         models: [].into_iter().collect(),
         default_model: None,
         prompts: [].into_iter().collect(),
+        storage: Ok(Default::default()),
     };
     let recorded = catalogue(["look", "wipe", "write"].map(|name| tool(name, Approval::Auto)));
     let mut now = tool("write", Approval::Ask);
