@@ -11,7 +11,7 @@ use lf_core::turn::{Ask, Decision, Setup, Verdict, Waiting, denial, refusal};
 use lf_core::{Arguments, Message, Project, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::rules::{Asked, Check, Facts};
 
@@ -21,6 +21,8 @@ pub(crate) const KEPT: Duration = Duration::from_secs(3600);
 const REMEMBERED: u64 = 16 * 1024 * 1024;
 /// How long a call that is of no turn waits for its approval.
 const ALONE: Duration = Duration::from_secs(300);
+/// Characters of arguments in words for a client.
+const ARGUMENTS: usize = 500;
 /// How long whoever decides waits until the decision is kept.
 pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 
@@ -119,6 +121,8 @@ type Open = Arc<Mutex<BTreeMap<String, (Pending, mpsc::Sender<Decided>)>>>;
 /// All calls that wait in this process.
 pub(crate) struct CallApprovals {
     open: Open,
+    /// Changes whenever some are opened.
+    opened: watch::Sender<()>,
     /// Those that turns ended with, by the id of each ask.
     left: moka::sync::Cache<String, Arc<Left>>,
 }
@@ -154,7 +158,7 @@ impl CallApprovals {
             .max_capacity(REMEMBERED)
             .time_to_live(KEPT)
             .build();
-        Self { open: Arc::default(), left }
+        Self { open: Arc::default(), opened: watch::Sender::default(), left }
     }
 
     /// Lets others decide these asks.
@@ -175,7 +179,13 @@ impl CallApprovals {
             open.insert(ask.id.clone(), (pending, sender.clone()));
         }
         drop(open);
+        self.opened.send_replace(());
         Opened { ids, approvals: self.open.clone(), decided }
+    }
+
+    /// Tells of asks that are opened from here on.
+    pub(crate) fn opened(&self) -> watch::Receiver<()> {
+        self.opened.subscribe()
     }
 
     /// Keeps what a turn ended with for the next one.
@@ -201,13 +211,14 @@ impl CallApprovals {
         self.left.get(id).filter(|left| left.about.project == project)
     }
 
-    /// From here on a later turn has them. False where another one was quicker: nothing runs twice.
-    pub(crate) fn take(&self, left: &Left) -> bool {
+    /// From here on a later turn has them, with all that was decided. Nothing where another one was quicker: no call runs
+    /// twice.
+    pub(crate) fn take(&self, left: &Left) -> Option<Waiting> {
         let waiting = left.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for ask in &waiting.asks {
             self.left.invalidate(&ask.id);
         }
-        !left.is_taken.swap(true, Ordering::AcqRel)
+        (!left.is_taken.swap(true, Ordering::AcqRel)).then(|| waiting.clone())
     }
 
     /// Everything that waits, oldest first.
@@ -239,18 +250,20 @@ impl CallApprovals {
         if let Some(sender) = open {
             let (kept, is_kept) = oneshot::channel();
             let decided = Decided { approval: id.to_owned(), decision, kept };
-            if sender.try_send(decided).is_err() {
-                return Outcome::Unknown;
-            }
-            return match tokio::time::timeout(KEEPING, is_kept).await {
-                Ok(Ok(())) => Outcome::Taken,
+            // many may be decided at once
+            let taken = async { sender.send(decided).await.is_ok() && is_kept.await.is_ok() };
+            return match tokio::time::timeout(KEEPING, taken).await {
+                Ok(true) => Outcome::Taken,
                 // it was decided otherwise, or the turn is over
-                Ok(Err(_)) => Outcome::Unknown,
+                Ok(false) => Outcome::Unknown,
                 Err(_) => Outcome::Unkept,
             };
         }
         let Some(left) = self.left.get(id) else { return Outcome::Unknown };
         let mut waiting = left.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if left.is_taken.load(Ordering::Acquire) {
+            return Outcome::Unknown;
+        }
         if decide(&mut waiting, id, &decision) { Outcome::Taken } else { Outcome::Unknown }
     }
 }
@@ -314,8 +327,7 @@ pub(crate) fn decide(waiting: &mut Waiting, id: &str, decision: &Decision) -> bo
 
 /// When the oldest was left that can still be decided, in milliseconds since 1970.
 pub(crate) fn oldest() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.saturating_sub(KEPT).as_millis()).unwrap_or(i64::MAX)
+    crate::memory::ago(KEPT)
 }
 
 /// What is too old to be decided is a no.
@@ -352,14 +364,11 @@ pub(crate) fn words<'a>(asks: impl Iterator<Item = &'a Ask>) -> String {
     use std::fmt::Write as _;
     let mut text = String::from("A person has to approve this before it is run:\n");
     for ask in asks {
-        let arguments: String = ask.call.arguments.raw().chars().take(500).collect();
+        let arguments = lf_core::visible::start(ask.call.arguments.raw(), ARGUMENTS);
         let _ = write!(
             text,
-            "- `{}` of MCP server `{}` with {} (approval `{}`)",
-            ask.tool.name,
-            ask.tool.server,
-            lf_core::visible::line(&arguments),
-            ask.id
+            "- `{}` of MCP server `{}` with {arguments} (approval `{}`)",
+            ask.tool.name, ask.tool.server, ask.id
         );
         match &ask.why {
             Some(why) => drop(writeln!(text, ": {}", lf_core::visible::line(why))),
@@ -368,7 +377,7 @@ pub(crate) fn words<'a>(asks: impl Iterator<Item = &'a Ask>) -> String {
     }
     text.push_str(
         "\nRun `lf approvals approve ID` (or `deny`), or POST {\"decision\": \"approve\"} to /v1/approvals/ID, within an \
-         hour. Then send your next message, and this goes on.",
+         hour; GET /v1/approvals/ID shows all of a call. Then send your next message, and this goes on.",
     );
     text
 }

@@ -124,13 +124,18 @@ impl App {
         let leave = conversation.leave.take();
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
-        let left_waiting = self.left_for(scope, &request, &mut conversation).await?;
-        let Prepared { project, setup, asked, notices, upstreams, tools, check } =
+        let left = self.left_for(scope, &request).await?;
+        let decisions = request.approvals.clone();
+        let Prepared { project, mut setup, asked, notices, upstreams, tools, check } =
             self.prepare(scope, request, conversation).await?;
-        if let Some((left, id)) = left_waiting
-            && !self.approvals.take(&left)
-        {
-            return Err(not_waiting(&id));
+        if let Some((left, id)) = left {
+            // only now: what others decided meanwhile counts
+            let mut waiting = self.approvals.take(&left).ok_or_else(|| not_waiting(&id))?;
+            for (id, decision) in &decisions {
+                // what somebody else was quicker to decide stands
+                decide(&mut waiting, id, decision);
+            }
+            setup.waiting = Some(waiting);
         }
         if let Some(leave) = &leave {
             let _ = leave.asked.set(asked);
@@ -175,12 +180,14 @@ impl App {
     }
 
     /// The calls with which an earlier turn of a client's own conversation ended, where its words or its decisions name
-    /// them; what the client decided is written into them.
+    /// them, and one of these names.
+    ///
+    /// # Errors
+    /// Where a decision of the client's is about no call that waits.
     async fn left_for(
         &self,
         scope: Option<&Arc<Project>>,
         request: &ChatRequest,
-        conversation: &mut Conversation,
     ) -> Result<Option<(Arc<Left>, String)>, Refusal> {
         let named = match request.approvals.first() {
             Some((id, _)) => vec![id.clone()],
@@ -202,8 +209,7 @@ impl App {
                 return Err(not_waiting(id));
             }
         }
-        let id = waiting.asks.first().map(|ask| ask.id.clone()).unwrap_or_default();
-        conversation.waiting = Some(waiting);
+        let id = waiting.asks.into_iter().next().map(|ask| ask.id).unwrap_or_default();
         Ok(Some((left, id)))
     }
 

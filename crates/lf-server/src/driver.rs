@@ -110,12 +110,13 @@ pub(crate) fn drive(
                     let mut asked = approving.ask(asking, person.clone());
                     // the last events are told once what is left of the turn is remembered
                     while !turn.is_over() {
-                        for event in turn.told().await {
-                            yield event;
-                        }
+                        let told = turn.told().await;
                         // a journal that cannot be written keeps no decision, and ends the turn
                         if !turn.is_over() {
                             asked.keep();
+                        }
+                        for event in told {
+                            yield event;
                         }
                         let Step::AskPerson(asking) = turn.course.step() else { break };
                         let entries = tokio::select! {

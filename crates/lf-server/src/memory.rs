@@ -393,9 +393,8 @@ impl Memory {
         state: TurnState,
         done: Option<Done>,
     ) -> Result<(), StoreError> {
-        let (said, waiting) = done.map(|done| (done.said.to_vec(), done.waiting)).unwrap_or_default();
         let (turn, conversation) = (running.turn.clone(), running.conversation.clone());
-        let ending = Ending { turn, conversation, state, said: named(said), waiting };
+        let ending = Ending::new(turn, conversation, state, done);
         if let Err(error) = self.keep(&ending).await {
             if matches!(error, StoreError::Overtaken { .. }) {
                 warn!(turn = running.turn, %error, "a turn is let go of");
@@ -447,6 +446,7 @@ pub(crate) fn unkept(error: &StoreError) -> Refusal {
         None => error.to_string(),
     };
     match error {
+        StoreError::NotFound { what: "conversation", id } => Refusal::UnknownConversation(id.clone()),
         StoreError::Full { .. } => Refusal::NoRoom { reason },
         _ => Refusal::NoMemory { reason },
     }

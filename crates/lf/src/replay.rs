@@ -60,6 +60,7 @@ fn show(cassette: &Cassette, recording: Option<Recording>, view: View) -> Result
     let transcript = screen.end(None)?;
     if let Some(mut recording) = recording {
         cassette.entries.iter().for_each(|entry| recording.append(entry));
+        recording.write();
     }
     if !cassette.is_over {
         return Err(Trouble::failure("the recording ends before the turn does".to_owned()));

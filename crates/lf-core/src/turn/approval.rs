@@ -229,6 +229,9 @@ impl RunTools {
                 asks.push((index, planned.call.clone(), tool.clone(), why.cloned()));
             }
         }
+        if let Some(known) = &known {
+            self.refuse(known);
+        }
         if asks.is_empty() {
             return Step::RunTools(self);
         }
@@ -247,10 +250,24 @@ impl RunTools {
             needed.push(ask);
         }
         let mut asking = AskPerson { run: self, asks: needed };
+        // what was said of one call alone stands against what was said of all calls of its tool
+        decisions.sort_by_key(|(_, decision)| decision.verdict == Verdict::Always);
         for (id, decision) in decisions {
             asking.decide(&id, &decision, events);
         }
         Step::AskPerson(asking)
+    }
+
+    /// What was denied in an earlier turn stays so: also when the tool does not ask any more.
+    fn refuse(&mut self, known: &Known) {
+        let denied = self.planned.iter().enumerate().filter_map(|(index, planned)| {
+            let Planned::Run(tool) = &planned.plan else { return None };
+            let decision = known.of(index, tool)?.decision.as_ref()?;
+            (!decision.verdict.is_yes()).then(|| (index, refusal(decision)))
+        });
+        for (index, why) in denied.collect::<Vec<_>>() {
+            self.answer_at(index, &why);
+        }
     }
 
     /// Answers a call without running it.

@@ -1,6 +1,7 @@
 //! What is approved in kept conversations: calls with which a turn ended, and tools for all that follows.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ impl App {
     /// # Errors
     /// When the decision cannot be kept.
     pub(crate) async fn decide(&self, id: &str, decision: Decision) -> Result<Outcome, Refusal> {
+        let mut opened = self.approvals.opened();
         let outcome = self.approvals.decide(id, decision.clone()).await;
         let Ok(memory) = self.memory() else { return Ok(outcome) };
         if outcome != Outcome::Unknown {
@@ -37,7 +39,18 @@ impl App {
             return Ok(Outcome::Unknown);
         };
         // as it is when no turn runs that could have taken it
-        let _guard = memory.turn_to_speak(&left.conversation).await;
+        let mut guard = pin!(memory.turn_to_speak(&left.conversation));
+        let _guard = loop {
+            tokio::select! {
+                guard = &mut guard => break guard?,
+                _ = opened.changed() => {}
+            }
+            // a turn that was about to begin with the call asks about it itself, and would wait for this in vain
+            let outcome = self.approvals.decide(id, decision.clone()).await;
+            if outcome != Outcome::Unknown {
+                return Ok(outcome);
+            }
+        };
         for _ in 0..TRIES {
             let now = memory.store.waiting(&left.conversation).await.map_err(|error| unkept(&error))?;
             let Some(left) = now else { return Ok(Outcome::Unknown) };

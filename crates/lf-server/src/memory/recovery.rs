@@ -7,14 +7,15 @@ use std::task::Poll;
 
 use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
-use lf_core::{ChatEvent, Journal as _, Message, Model, ModelError, Project, ToolRef, ToolSet};
+use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
-use lf_store::{End, StoreError, TurnJournal, TurnRecord, TurnState};
+use lf_store::{StoreError, TurnJournal, TurnRecord, TurnState};
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
 
-use super::{Memory, Running, message_id};
+use super::endings::Ending;
+use super::{Memory, Running};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive};
@@ -30,6 +31,8 @@ pub(super) struct Read {
     setup: Box<Setup>,
     /// Something of the present answer has been read.
     answering: bool,
+    /// Somebody has stopped it.
+    stopped: bool,
 }
 
 /// Why a turn cannot go on.
@@ -166,9 +169,13 @@ impl App {
         let Some(conversation) = memory.store.conversation(&turn.conversation).await? else {
             return Ok(None);
         };
-        let Read { mut course, mut events, entries, model, setup, answering } = read(memory, turn).await?;
+        let Read { mut course, mut events, entries, model, setup, answering, stopped } =
+            read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
         let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone()));
+        if stopped {
+            running.stop.cancel();
+        }
         let project = self.project_of(&conversation.scope).await?;
         // a client of the whole daemon may have named it with its project
         let own = model.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
@@ -223,29 +230,20 @@ async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Resul
         // what cannot be read is not added to
         Err(Hindrance::Lasting(_)) => None,
     };
-    let (mut state, mut said, mut waiting) = (TurnState::Failed, Vec::new(), None);
-    if let Some(Read { mut course, mut events, entries, .. }) = read {
+    let (mut state, mut done) = (TurnState::Failed, None);
+    if let Some(Read { mut course, mut events, entries, stopped, .. }) = read {
         if !matches!(course.step(), Step::Done(_)) {
             let mut journal = memory.store.journal(turn, entries);
             note(Entry::Failed(error), &mut course, &mut events, &mut journal);
             journal.flush().await.map_err(|error| Hindrance::Passing(error.to_string()))?;
         }
         if matches!(events.last(), Some(ChatEvent::Finished { .. })) {
-            state = TurnState::Finished;
+            state = if stopped { TurnState::Cancelled } else { TurnState::Finished };
         }
-        if let Ok(done) = course.into_done() {
-            (said, waiting) = (done.said.to_vec(), done.waiting);
-        }
+        done = course.into_done().ok();
     }
-    let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-    let end = End {
-        turn: &turn.id,
-        conversation: &turn.conversation,
-        state,
-        said: &said,
-        waiting: waiting.as_ref(),
-    };
-    Ok(memory.store.end(end).await?)
+    let (turn, conversation) = (turn.id.clone(), turn.conversation.clone());
+    Ok(memory.keep(&Ending::new(turn, conversation, state, done)).await?)
 }
 
 fn note(entry: Entry, course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal) {
@@ -270,7 +268,8 @@ impl Read {
         let Entry::Begun(setup) = first else { return Err("its journal has no beginning".to_owned()) };
         let mut events = Vec::new();
         let course = Course::new((*setup).clone(), &mut events);
-        Ok(Self { course, events, entries: 1, model: setup.model.clone(), setup, answering: false })
+        let model = setup.model.clone();
+        Ok(Self { course, events, entries: 1, model, setup, answering: false, stopped: false })
     }
 
     pub(super) fn take(&mut self, entry: Entry) -> Result<(), String> {
@@ -278,6 +277,7 @@ impl Read {
             Entry::StoodIn(stand_in) => Some(stand_in.model.clone()),
             _ => None,
         };
+        self.stopped |= matches!(entry, Entry::Stopped);
         self.answering =
             matches!(entry, Entry::Delta(_)) || (self.answering && matches!(entry, Entry::Notice(_)));
         let taken = self.course.take(entry, &mut self.events).map_err(|error| error.to_string())?;

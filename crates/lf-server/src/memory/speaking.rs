@@ -23,9 +23,13 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(
 pub(super) struct Order(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Memory {
-    /// Waits until it is this caller's turn to speak, among those of this daemon.
-    pub(crate) async fn turn_to_speak(&self, conversation: &str) -> OwnedMutexGuard<()> {
-        self.line(conversation).lock_owned().await
+    /// Waits until it is this caller's turn to speak, among those of this daemon; 10 min at most.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`]
+    pub(crate) async fn turn_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
+        let until = Instant::now() + SPEAK_WAIT;
+        timeout_at(until, self.line(conversation).lock_owned()).await.map_err(|_| late(conversation))
     }
 
     /// The same for a client, which does not wait for ever, among those of all daemons. What is owed to the conversation
@@ -42,10 +46,9 @@ impl Memory {
             return Err(busy(conversation, format!("has {waiting} messages waiting")));
         }
         let until = Instant::now() + SPEAK_WAIT;
-        let late = || busy(conversation, format!("was busy for {SPEAK_WAIT:?}"));
         let [mut pause, longest] = PAUSES;
         loop {
-            let guard = timeout_at(until, line.lock_owned()).await.map_err(|_| late())?;
+            let guard = timeout_at(until, line.lock_owned()).await.map_err(|_| late(conversation))?;
             self.settle(Some(conversation)).await.map_err(unkept)?;
             if !self.store.is_shared()
                 || self.store.running_in(conversation).await.map_err(unkept)?.is_empty()
@@ -53,7 +56,7 @@ impl Memory {
                 return Ok(guard);
             }
             if Instant::now() + pause >= until {
-                return Err(late());
+                return Err(late(conversation));
             }
             // not held while waiting: the turn may be one that this daemon has to take over
             line = OwnedMutexGuard::mutex(&guard).clone();
@@ -79,6 +82,10 @@ impl Memory {
         order.insert(conversation.to_owned(), Arc::downgrade(&line));
         line
     }
+}
+
+fn late(conversation: &str) -> Refusal {
+    busy(conversation, format!("was busy for {SPEAK_WAIT:?}"))
 }
 
 /// Why nobody may speak now.

@@ -8,17 +8,18 @@ use indexmap::IndexMap;
 use lf_core::message::{Arguments, Prose, ToolCall};
 use lf_core::model::{FinishReason, ModelRequest};
 use lf_core::project::Provider;
-use lf_core::turn::{Setup, check_answers};
-use lf_core::{DeltaStream, Model, ModelDelta, ModelProvider, ToolSet};
+use lf_core::tool::{Approval, Catalogue, Tool};
+use lf_core::turn::{Ask, Decision, Setup, Verdict, Waiting, check_answers};
+use lf_core::{DeltaStream, Model, ModelDelta, ModelProvider, ToolRef, ToolSet};
 use lf_mcp::{PoolOptions, SessionPool};
-use lf_store::Kind;
-use serde_json::Map;
+use lf_store::{End, Kind};
+use serde_json::{Map, json};
 use tokio::time::{Instant, sleep};
 
 use super::speaking::{SPEAK_WAIT, WAITING};
 use super::*;
 use crate::app::Parts;
-use crate::approvals::CallApprovals;
+use crate::approvals::{CallApprovals, Outcome};
 use crate::failover::{Upstream, Upstreams};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -102,7 +103,11 @@ impl Bench {
 
     /// A turn that a daemon left behind after these entries.
     async fn left(&self, turn: &str, model: &str, entries: impl IntoIterator<Item = Entry>) {
-        let setup = setup(turn, model);
+        self.left_with(setup(turn, model), entries).await;
+    }
+
+    async fn left_with(&self, setup: Setup, entries: impl IntoIterator<Item = Entry>) {
+        let turn = &setup.id.clone();
         let said = [(message_id(), user("hi"))];
         let begun = Entry::Begun(Box::new(setup));
         let begin = Begin { turn, conversation: "c", said: &said, begun: &begun, after: None };
@@ -169,14 +174,18 @@ fn user(text: &str) -> Message {
     Message::User(Prose { content: text.into(), ..Prose::default() })
 }
 
-/// A round with one call of a tool that is not there, and its result.
-fn round() -> Vec<Entry> {
-    let call = ToolCall {
+fn call() -> ToolCall {
+    ToolCall {
         id: "a".to_owned(),
         name: "s__pay".to_owned(),
         arguments: Arguments::from_object(Map::new()),
         rest: Map::new(),
-    };
+    }
+}
+
+/// A round with one call of a tool that is not there, and its result.
+fn round() -> Vec<Entry> {
+    let call = call();
     let finish = ModelDelta::Finish { reason: FinishReason::ToolCalls, raw: None, stop_sequence: None };
     vec![Entry::Delta(ModelDelta::Call(call)), Entry::Delta(finish), Entry::Answered, Entry::Ran]
 }
@@ -231,6 +240,60 @@ async fn a_turn_that_cannot_go_on_says_why_and_keeps_what_it_did() {
     let events = events_of(bench.memory(), &record).await.unwrap().unwrap();
     let Some(ChatEvent::Failed(error)) = events.last() else { panic!("{events:?}") };
     assert!(error.to_string().contains("model `removed` does not exist"), "{error}");
+}
+
+#[tokio::test]
+async fn a_turn_that_was_stopped_stays_so() {
+    for model in ["demo", "removed"] {
+        let bench = Bench::new().await;
+        bench.conversation("default/demo").await;
+        bench.left("t", model, [Entry::Stopped]).await;
+        bench.app.recover().await;
+        assert_eq!(bench.ends("t").await, TurnState::Cancelled, "{model}");
+    }
+}
+
+#[tokio::test]
+async fn what_waits_for_an_approval_waits_on_where_the_turn_cannot_go_on() {
+    let bench = Bench::new().await;
+    bench.conversation("default/demo").await;
+    let id = ToolRef { server: "s".into(), name: "pay".into() };
+    let mut tool = Tool::new(id, None, Arc::new(json!({"type": "object"})));
+    tool.approval = Approval::Ask;
+    let catalogue = Catalogue { tools: vec![tool], down: Vec::new() };
+    let setup = Setup { tools: ToolSet::new(&catalogue, &[], &[]), ..setup("t", "removed") };
+    let mut entries = round();
+    entries.pop();
+    entries.push(Entry::Unanswered { words: "Please approve.".to_owned() });
+    bench.left_with(setup, entries).await;
+    bench.app.recover().await;
+    assert_eq!(bench.ends("t").await, TurnState::Finished);
+    let left = bench.memory().store.waiting("c").await.unwrap().expect("it waits");
+    let calls: Vec<&str> = left.waiting.calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!((calls, left.waiting.asks.len()), (vec!["s__pay"], 1));
+}
+
+#[tokio::test]
+async fn a_decision_reaches_the_turn_that_begins_with_its_call_meanwhile() {
+    let bench = Bench::new().await;
+    bench.conversation("default/demo").await;
+    bench.left("t", "demo", []).await;
+    let tool = ToolRef { server: "s".into(), name: "pay".into() };
+    let ask = Ask { id: "apr_1".to_owned(), call: call(), tool, why: None, decision: None };
+    let waiting = Waiting { calls: vec![call()], asks: vec![ask.clone()] };
+    let ended = End { waiting: Some(&waiting), ..End::finished("t", "c", &[]) };
+    bench.memory().store.end(ended).await.unwrap();
+    // the turn that is about to begin with it speaks
+    let _guard = bench.memory().line("c").lock_owned().await;
+    let decision = Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None };
+    let begins = async {
+        let about = unattended().about;
+        let mut opened = bench.app.approvals.open([&ask].into_iter(), &about, LIMIT);
+        opened.next().await.kept();
+    };
+    let decided = async { tokio::join!(biased; bench.app.decide("apr_1", decision), begins) };
+    let (outcome, ()) = tokio::time::timeout(LIMIT, decided).await.expect("neither waits for the other");
+    assert_eq!(outcome.unwrap(), Outcome::Taken);
 }
 
 #[tokio::test]

@@ -109,7 +109,8 @@ pub(super) async fn list(
         let store = &shared.app.memory()?.store;
         let page = Page { offset: which.offset.unwrap_or(0), limit: which.limit.unwrap_or(SHOWN).min(MOST) };
         let found = match &which.search {
-            Some(words) => store.search(&scope, words, page).await,
+            // no word has it, and neither SQLite nor Postgres takes it
+            Some(words) => store.search(&scope, &words.replace('\0', " "), page).await,
             None => store.conversations(&scope, Kind::Conversation, page).await,
         };
         found.map_err(|error| unkept(&error))

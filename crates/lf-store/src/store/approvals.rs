@@ -21,12 +21,13 @@ pub struct LeftWaiting {
     pub(super) body: String,
 }
 
-/// Keeps the calls that a turn ends with.
-pub(super) fn leave(batch: &mut Batch, conversation: &str, waiting: &Waiting) {
+/// Keeps the calls that a turn ends with. Nothing where the turn was deleted meanwhile: its conversation may have begun anew.
+pub(super) fn leave(batch: &mut Batch, turn: &str, conversation: &str, waiting: &Waiting) {
     batch.add(
-        "INSERT INTO waiting (conversation, body, created) VALUES (?1, ?2, ?3)
+        "INSERT INTO waiting (conversation, body, created)
+         SELECT conversation, CAST(?2 AS TEXT), CAST(?3 AS BIGINT) FROM turn WHERE id = ?4 AND conversation = ?1
          ON CONFLICT (conversation) DO UPDATE SET body = excluded.body, created = excluded.created",
-        vec![conversation.into(), parts::json(waiting).into(), now().into()],
+        vec![conversation.into(), parts::json(waiting).into(), now().into(), turn.into()],
     );
 }
 

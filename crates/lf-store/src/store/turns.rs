@@ -8,6 +8,7 @@ use lf_core::{BoxFuture, Journal, JournalError, Message};
 use crate::batch::{Batch, Beginning, Of, Statement};
 use crate::error::StoreError;
 
+use super::conversations::not_found;
 use super::{Columns, LeftWaiting, Store, approvals, messages, now, parts};
 
 /// How a turn stands.
@@ -96,7 +97,8 @@ impl Store {
     /// Keeps what was said and the turn's first entry, both or none.
     ///
     /// # Errors
-    /// [`StoreError::Overtaken`] when something was said or decided after [`Begin::after`].
+    /// [`StoreError::NotFound`] where there is no such conversation; [`StoreError::Overtaken`] when something was said or
+    /// decided after [`Begin::after`].
     pub async fn begin(&self, begin: Begin<'_>) -> Result<TurnJournal, StoreError> {
         let at = now();
         let beginning = Beginning {
@@ -122,13 +124,19 @@ impl Store {
             batch,
         };
         journal.append(begin.begun);
-        self.commit(std::mem::replace(&mut journal.batch, Batch::of(begin.turn))).await?;
-        Ok(journal)
+        match self.commit(std::mem::replace(&mut journal.batch, Batch::of(begin.turn))).await {
+            Ok(_) => Ok(journal),
+            Err(error) => match self.conversation(begin.conversation).await? {
+                Some(_) => Err(error),
+                None => Err(not_found(begin.conversation)),
+            },
+        }
     }
 
     /// Ends a turn. A database that several daemons share is waited for as long as its journal is.
     ///
     /// # Errors
+    /// [`StoreError::NotFound`] where it was deleted meanwhile: a conversation of that name is another one by now;
     /// [`StoreError::Overtaken`] when another daemon has taken the turn over.
     pub async fn end(&self, end: End<'_>) -> Result<(), StoreError> {
         let at = now();
@@ -140,10 +148,19 @@ impl Store {
         });
         batch.add("UPDATE turn SET state = ?2, updated = ?3 WHERE id = ?1", ended);
         messages::add(&mut batch, (end.conversation, Some(end.turn)), at, end.said);
+        // of a turn that is gone nothing is added
+        batch.add(
+            "DELETE FROM message WHERE turn = ?1 AND NOT EXISTS (SELECT 1 FROM turn WHERE id = ?1)",
+            vec![end.turn.into()],
+        );
         if let Some(waiting) = end.waiting {
-            approvals::leave(&mut batch, end.conversation, waiting);
+            approvals::leave(&mut batch, end.turn, end.conversation, waiting);
         }
-        self.commit(batch).await.map(drop)
+        match self.commit(batch).await?.first() {
+            Some(0) => Err(StoreError::NotFound { what: "turn", id: end.turn.to_owned() }),
+            // none: it was done by a former try
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub async fn turn(&self, id: &str) -> Result<Option<TurnRecord>, StoreError> {

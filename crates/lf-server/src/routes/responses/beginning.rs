@@ -156,8 +156,8 @@ impl Asked {
             show(&head, &mut stored);
             let alone = self.keeper.alone(&stored, &head.model).await?;
             // nothing of the conversation is deleted before this one is whole; then turns that branch do not wait for each other
-            let settled = memory.turn_to_speak(&stored.conversation).await;
-            let own = memory.turn_to_speak(&stored.id).await;
+            let settled = memory.turn_to_speak(&stored.conversation).await?;
+            let own = memory.turn_to_speak(&stored.id).await?;
             self.keeper.store(&stored, alone.as_ref(), &[]).await?;
             let asked = named(whole(&stored, &plan.before, prepared.asked.clone()));
             let attendance = Attendance::Watched;

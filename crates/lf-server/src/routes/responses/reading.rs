@@ -218,7 +218,7 @@ pub(super) async fn remove(app: &App, stored: &Stored) -> Result<(), Refusal> {
         stop(app, stored).await?;
     }
     // in a chain of responses turns hold this only while they begin; a kept conversation loses nothing that a turn needs
-    let guard = if is_kept { None } else { Some(memory.turn_to_speak(&stored.conversation).await) };
+    let guard = if is_kept { None } else { Some(memory.turn_to_speak(&stored.conversation).await?) };
     let deleted = memory.store.delete_response(&stored.scope, &stored.id).await;
     drop(guard);
     deleted.map(drop).map_err(|error| unkept(&error))
