@@ -220,6 +220,9 @@ pub enum ToolError {
     /// The server answered with a protocol error.
     #[error("MCP server `{server}` refused the call: {message} (code {code})")]
     Refused { server: String, message: String, code: i64 },
+    /// It was not made: whoever asks must not call the tool, or must not any more.
+    #[error("tool `{tool}` of MCP server `{server}` must not be called: {reason}")]
+    Denied { server: String, tool: String, reason: String },
     #[error("the result of `{tool}` is larger than the limit of {limit} bytes")]
     TooLarge { tool: String, limit: usize },
 }

@@ -22,7 +22,7 @@ use lf_core::{
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 
-use crate::app::{App, Refusal};
+use crate::app::{App, Refusal, Standing};
 use crate::approvals::{About, Attendance, Left, decide, named_in};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
@@ -80,6 +80,7 @@ pub(crate) struct Prepared {
     pub notices: Vec<String>,
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    pub standing: Standing,
 }
 
 impl App {
@@ -120,7 +121,7 @@ impl App {
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
         let left_waiting = self.left_for(scope, &request, &mut conversation).await?;
-        let Prepared { project, setup, asked, notices, upstreams, tools } =
+        let Prepared { project, setup, asked, notices, upstreams, tools, standing } =
             self.prepare(scope, request, conversation).await?;
         if let Some((left, id)) = left_waiting
             && !self.approvals.take(&left)
@@ -153,7 +154,17 @@ impl App {
                 approvals.leave(waiting, about);
             }
         });
-        let with = Drive { upstreams, tools, turn_timeout, person, approving, journal, stop: None, remember };
+        let with = Drive {
+            upstreams,
+            tools,
+            standing,
+            turn_timeout,
+            person,
+            approving,
+            journal,
+            stop: None,
+            remember,
+        };
         let mut events = Box::pin(drive(course, events, with));
         let resumes = self.resumes.clone();
         Ok(stream! {
@@ -214,7 +225,7 @@ impl App {
         let called = called.unwrap_or_else(|| model.name.clone());
         let otherwise = if model.fallback.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
         let provider = lf_models::provider(&model, &self.client, otherwise)?;
-        let tools = self.tools_of(&project, &model);
+        let (tools, standing) = (self.tools_of(&project, &model), self.standing(&project, &model));
         let mut catalogue = tools.list(&model.servers).await;
         if let Some(down) = catalogue.down.iter().find(|down| down.required) {
             return Err(Refusal::RequiredServerDown {
@@ -260,7 +271,7 @@ impl App {
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
-        Ok(Prepared { project, setup, asked, notices, upstreams, tools })
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools, standing })
     }
 
     /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those

@@ -21,6 +21,7 @@ use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
+use crate::app::Standing;
 use crate::failover::Upstreams;
 pub(crate) use asking::Approving;
 use attending::{Attending, Clock};
@@ -32,6 +33,8 @@ const PROGRESS_BUFFER: usize = 64;
 pub(crate) struct Drive {
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    /// Which of them may still be called when they are.
+    pub standing: Standing,
     /// Stands still while the person is asked.
     pub turn_timeout: Duration,
     /// Who is asked what servers ask in the middle of calls.
@@ -52,7 +55,8 @@ pub(crate) fn drive(
     events: Vec<ChatEvent>,
     drive: Drive,
 ) -> impl Stream<Item = ChatEvent> + Send + 'static {
-    let Drive { mut upstreams, tools, turn_timeout, person, approving, journal, stop, remember } = drive;
+    let Drive { mut upstreams, tools, standing, turn_timeout, person, approving, journal, stop, remember } =
+        drive;
     let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();
@@ -124,6 +128,7 @@ pub(crate) fn drive(
                 }
                 Step::RunTools(run) => {
                     let parallel = run.parallel();
+                    let tools = (tools.clone(), standing.answered_by(upstreams.name()));
                     let mut waiting = runnable(run).into_iter();
                     let (reports, mut reported) = mpsc::channel(PROGRESS_BUFFER);
                     let attending = Attending::new(reports, person.clone(), clock.clone());
@@ -357,7 +362,7 @@ fn too_long(upstreams: &Upstreams, limit: Duration) -> ModelError {
 
 /// One call of a turn after a pause, and what came of it.
 async fn run_call(
-    tools: Arc<dyn ToolSource>,
+    (tools, standing): (Arc<dyn ToolSource>, Standing),
     (index, call, tool): Runnable,
     pause: Duration,
     attending: Attending,
@@ -368,14 +373,14 @@ async fn run_call(
     let empty = serde_json::Map::new();
     let attendant = attending.call(&call.id);
     let arguments = call.arguments.value().unwrap_or(&empty);
-    let (outcome, elapsed) = execute_tool(&*tools, &tool, &call.id, arguments, &attendant).await;
+    let (outcome, elapsed) = execute_tool((&*tools, &standing), &tool, &call.id, arguments, &attendant).await;
     Entry::Settled { call: index, outcome, elapsed }
 }
 
-/// The one place where a tool is run, for a turn and for a client of `/mcp`. What may be called at all was decided
-/// before: the call was resolved in what its caller was shown, and the source knows only the caller's servers.
+/// The one place where a tool is run for a turn. What may be called at all was decided before: the call was resolved in
+/// what its caller was shown, and the source knows only the caller's servers. Whether that still holds is decided here.
 pub(crate) async fn execute_tool(
-    tools: &dyn ToolSource,
+    (tools, standing): (&dyn ToolSource, &Standing),
     tool: &ToolRef,
     call_id: &str,
     arguments: &serde_json::Map<String, serde_json::Value>,
@@ -383,7 +388,11 @@ pub(crate) async fn execute_tool(
 ) -> (Result<ToolOutput, ToolError>, Duration) {
     let started = Instant::now();
     info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
-    let outcome = tools.call(tool, arguments, attendant).await;
+    let outcome = match standing.source(tool).await {
+        Ok(None) => tools.call(tool, arguments, attendant).await,
+        Ok(Some(changed)) => changed.call(tool, arguments, attendant).await,
+        Err(denied) => Err(denied),
+    };
     let elapsed = started.elapsed();
     let said = match &outcome {
         Ok(output) if !output.is_error => "Tool execution successful",

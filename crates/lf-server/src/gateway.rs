@@ -105,7 +105,7 @@ impl Gateway {
 
     fn gate(&self) -> Gate<'_> {
         let (namespace, name) = &self.0.project;
-        Gate { approvals: &self.0.app.approvals, project: format!("{namespace}/{name}") }
+        Gate { gateway: self, approvals: &self.0.app.approvals, project: format!("{namespace}/{name}") }
     }
 
     fn pool(&self) -> &SessionPool {
@@ -222,6 +222,7 @@ impl Gateway {
 
 /// What a client's call of a tool passes.
 struct Gate<'a> {
+    gateway: &'a Gateway,
     approvals: &'a CallApprovals,
     project: String,
 }
@@ -244,6 +245,12 @@ impl Gate<'_> {
             Ok(()) => {}
             Err(No::Tool) => return Err(Refused::UnknownTool(tool)),
             Err(No::Said(text)) => return Ok(merged::failed(&text)),
+        }
+        // the configuration may have changed since the server was looked up
+        if !self.gateway.has(server).await {
+            return Err(Refused::Unavailable(format!(
+                "MCP server `{server_name}` is not configured as it was"
+            )));
         }
         tracing::info!(server = server_name, tool, "Executing MCP tool");
         let outcome = pool.relay(server, request, caller, channel).await;

@@ -34,6 +34,7 @@ use endings::{Ending, Endings};
 use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use resumes::Resumes;
+use running::Over;
 pub(crate) use running::Running;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
@@ -351,6 +352,7 @@ impl Memory {
             upstreams: prepared.upstreams,
             approving,
             tools: prepared.tools,
+            standing: prepared.standing,
             turn_timeout,
             person: None,
             journal: Some(journal),
@@ -380,7 +382,7 @@ impl Memory {
             *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
         });
         let memory = self.clone();
-        let over = Over { memory: self.clone(), running: running.clone(), _guard: guard };
+        let over = Over::new(self.clone(), running.clone(), guard);
         self.tasks.spawn(async move {
             let _over = over;
             let mut events = std::pin::pin!(drive(course, events, with));
@@ -443,22 +445,6 @@ impl Memory {
         }
         info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
         Ok(())
-    }
-}
-
-/// With it the task of a turn ends, however it does: nobody waits for more.
-struct Over {
-    memory: Arc<Memory>,
-    running: Arc<Running>,
-    _guard: OwnedMutexGuard<()>,
-}
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        let mut all = self.memory.running.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&self.running.turn);
-        drop(all);
-        self.running.over();
     }
 }
 

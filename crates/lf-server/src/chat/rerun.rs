@@ -10,7 +10,7 @@ use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 
 use super::{With, parameters, text_formats};
-use crate::app::{App, Refusal};
+use crate::app::{App, Refusal, Standing};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
@@ -40,9 +40,9 @@ impl App {
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
         let (project, model) = self.find_model(scope, Some(model)).await?;
         let provider = lf_models::provider(&model, &self.client, Otherwise::Nobody)?;
-        let tools: Arc<dyn ToolSource> = match calls {
-            Calls::Recorded => Arc::new(RecordedTools::of(cassette.clone())),
-            Calls::Run => self.tools_of(&project, &model),
+        let (tools, standing): (Arc<dyn ToolSource>, _) = match calls {
+            Calls::Recorded => (Arc::new(RecordedTools::of(cassette.clone())), Standing::default()),
+            Calls::Run => (self.tools_of(&project, &model), self.standing(&project, &model)),
         };
         let recorded = &cassette.setup;
         let setup = Setup {
@@ -77,6 +77,7 @@ impl App {
         let drive_with = Drive {
             upstreams: Upstreams::new(upstream, Vec::new(), self.circuits.clone()),
             tools,
+            standing,
             turn_timeout,
             person: with.person,
             approving,

@@ -97,7 +97,7 @@ impl Own {
     /// The project that is named as `namespace/name`, or the one the daemon was started in.
     async fn project(&self, arguments: &Map<String, Value>) -> Result<Arc<Project>, String> {
         match projects::named(arguments)? {
-            None => self.app.project().cloned().ok_or_else(|| NO_PROJECT.to_owned()),
+            None => self.app.project().ok_or_else(|| NO_PROJECT.to_owned()),
             Some((namespace, name)) => {
                 self.app.find_project(&namespace, &name).await.map_err(|refusal| refusal.to_string())
             }

@@ -173,6 +173,7 @@ impl App {
             upstreams,
             approving,
             tools: self.tools_of(&project, &model),
+            standing: self.standing(&project, &model),
             turn_timeout: setup.limits.turn_timeout,
             person: None,
             journal: Some(Box::new(journal)),

@@ -75,9 +75,7 @@ pub(super) async fn project_models(Here(project): Here, headers: HeaderMap) -> R
 }
 
 pub(super) fn main_project(app: &App) -> Result<Arc<Project>, Refusal> {
-    app.project()
-        .cloned()
-        .ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
+    app.project().ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
 }
 
 #[derive(Deserialize)]
@@ -176,6 +174,12 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
             }
         }
     }
+    // the configuration may have changed while somebody was asked
+    let now = app.find_project(&project.namespace, &project.name).await;
+    if !now.is_ok_and(|now| now.servers.get(&call.server) == Some(server)) {
+        let what = format!("MCP server `{}` is not configured as it was: ask again", call.server);
+        return caller.refuse(StatusCode::CONFLICT, &what);
+    }
     match tools.call(&tool, &arguments, &|_: ToolProgress| {}).await {
         Ok(output) => Json(view::output(&call.server, &call.tool, &output)).into_response(),
         Err(error) => {
@@ -184,6 +188,7 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
                 ToolError::Down { .. } | ToolError::RateLimited { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 ToolError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
                 ToolError::Refused { code: -32602, .. } => StatusCode::BAD_REQUEST,
+                ToolError::Denied { .. } => StatusCode::FORBIDDEN,
                 ToolError::Refused { .. } | ToolError::Lost { .. } | ToolError::TooLarge { .. } => {
                     StatusCode::BAD_GATEWAY
                 }
