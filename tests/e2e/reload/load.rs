@@ -132,7 +132,7 @@ fn no_request_fails_while_the_file_is_edited_and_the_last_right_edit_is_always_a
     let mut took = std::thread::scope(|scope| {
         scope.spawn(|| {
             let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30));
-            let client = client.build().expect("a client");
+            let client = block_on(async { client.build().expect("a client") });
             let asking = join_all((0..CLIENTS).map(|at| ask(&urls, &client, &over, at)));
             asked.store(block_on(asking).into_iter().sum(), Ordering::Relaxed);
         });
