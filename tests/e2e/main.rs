@@ -42,6 +42,7 @@ mod projects;
 mod prompted;
 mod quick_start;
 mod real_servers;
+mod reload;
 mod remote_faults;
 mod responses;
 mod retries;

@@ -28,7 +28,7 @@ use crate::approvals::{About, Attendance, Left, decide, named_in};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::recording::Recording;
-use crate::rules::{Check, Recorded, Rules};
+use crate::rules::{Began, Check, Recorded, Rules};
 
 use asked::{inline_tools, parameters, prompted, text_formats, tool_choice};
 pub use rerun::Calls;
@@ -334,12 +334,14 @@ impl App {
         Arc::new(self.pool.tools(servers))
     }
 
-    /// Who says which calls of this model run.
+    /// Who says which calls of a turn of this model run.
     pub(crate) fn check_of(&self, project: &Arc<Project>, model: &Model) -> Arc<dyn Check> {
-        match model.provider {
-            Provider::Replay => Arc::new(Recorded),
-            _ => Arc::new(Rules::of(project.clone())),
+        if model.provider == Provider::Replay {
+            return Arc::new(Recorded);
         }
+        let (project, active) = (project.clone(), self.active(project));
+        let began = Began { project, model: model.name.clone(), pool: self.pool.clone() };
+        Arc::new(Rules::of_turn(active, began))
     }
 
     /// The client's messages, with what the server remembers of them put back.

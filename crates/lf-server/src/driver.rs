@@ -395,7 +395,7 @@ async fn run_call(
 }
 
 /// The one place where a tool is run for a turn, and for who calls it alone: after everything else that decides about it,
-/// the check looks at it once more, by the configuration of now.
+/// the check looks at it once more, by the configuration of now. A server whose entry has changed is called as it is now.
 pub(crate) async fn execute_tool(
     tools: &dyn ToolSource,
     check: &dyn Check,
@@ -404,13 +404,22 @@ pub(crate) async fn execute_tool(
     attendant: &dyn Attendant,
 ) -> (Result<ToolOutput, ToolError>, Duration) {
     let tool = &asked.facts.tool;
-    if let Err(reason) = permit(check, asked) {
+    let facts = match check.moved(&tool.server) {
+        Some(moved) => asked.facts.clone().listed_by(&moved).await,
+        None => asked.facts.clone(),
+    };
+    // nothing is waited for from here on: what is permitted is what is called
+    if let Err(reason) = permit(check, &Asked { facts: &facts, ..*asked }) {
         info!(server = %tool.server, tool = %tool.name, call_id, reason, "the call may not run");
-        return (Err(ToolError::Denied { reason }), Duration::ZERO);
+        let (server, tool) = (tool.server.to_string(), tool.name.to_string());
+        return (Err(ToolError::Denied { server, tool, reason }), Duration::ZERO);
     }
     let started = Instant::now();
     info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
-    let outcome = tools.call(tool, asked.arguments, attendant).await;
+    let outcome = match check.moved(&tool.server) {
+        Some(moved) => moved.call(tool, asked.arguments, attendant).await,
+        None => tools.call(tool, asked.arguments, attendant).await,
+    };
     let elapsed = started.elapsed();
     let said = match &outcome {
         Ok(output) if !output.is_error => "Tool execution successful",

@@ -111,7 +111,7 @@ impl Gateway {
             Offering::Model(model) => Some(model.clone()),
             Offering::All | Offering::Server(_) => None,
         };
-        Gate { approvals: &self.0.app.approvals, project, model }
+        Gate { gateway: self, approvals: &self.0.app.approvals, project, model }
     }
 
     fn pool(&self) -> &SessionPool {
@@ -230,6 +230,7 @@ impl Gateway {
 
 /// What a client's call of a tool passes.
 struct Gate<'a> {
+    gateway: &'a Gateway,
     approvals: &'a CallApprovals,
     project: Arc<Project>,
     /// Whose tools are offered, where one model's are.
@@ -250,10 +251,24 @@ impl Gate<'_> {
         let started = Instant::now();
         let tool = request.param("name").to_owned();
         let server_name = server.name.as_str();
-        match self.may_run(pool, server, &tool, &request, caller).await {
-            Ok(()) => {}
+        let rules = Rules::of(self.gateway.0.app.active(&self.project));
+        let facts = match self.may_run(&rules, pool, server, &request, caller).await {
+            Ok(facts) => facts,
             Err(No::Tool) => return Err(Refused::UnknownTool(tool)),
             Err(No::Said(text)) => return Ok(merged::failed(&text)),
+        };
+        // the configuration may have changed since the server was looked up
+        if !self.gateway.has(server).await {
+            return Err(Refused::Unavailable(format!(
+                "MCP server `{server_name}` is not configured as it was"
+            )));
+        }
+        // what was approved a while ago may be forbidden by now
+        let empty = Map::new();
+        let arguments = arguments(&request).unwrap_or(&empty);
+        let asked = Asked { model: self.model.as_deref(), facts: &facts, arguments };
+        if let Err(why) = permit(&rules, &asked) {
+            return Ok(merged::failed(&denial(&why)));
         }
         tracing::info!(server = server_name, tool, "Executing MCP tool");
         let outcome = pool.relay(server, request, caller, channel).await;
@@ -276,12 +291,13 @@ impl Gate<'_> {
 
     async fn may_run(
         &self,
+        rules: &Rules,
         pool: &SessionPool,
         server: &Arc<McpServer>,
-        tool: &str,
         request: &Request,
         caller: &Caller,
-    ) -> Result<(), No> {
+    ) -> Result<Facts, No> {
+        let tool = request.param("name");
         let id = ToolRef { server: server.name.as_str().into(), name: tool.into() };
         let mut facts = Facts::alone(id, Hints::default(), Labels::default());
         if !server.tools.approval.is_empty() || !self.project.policy.is_empty() {
@@ -294,15 +310,14 @@ impl Gate<'_> {
         if server.tools.approval(tool, facts.hints) == Approval::Deny {
             return Err(No::Tool);
         }
-        let rules = Rules::of(self.project.clone());
         let empty = Map::new();
-        let arguments = request.params.get("arguments").and_then(Value::as_object).unwrap_or(&empty);
         let about = About::alone(&self.project, self.model.clone());
-        let facts = self.approvals.may_run(&rules, (facts, arguments), about).await?;
-        // what was approved a while ago may be forbidden by now
-        let asked = Asked { model: self.model.as_deref(), facts: &facts, arguments };
-        permit(&rules, &asked).map_err(|why| No::Said(denial(&why)))
+        self.approvals.may_run(rules, (facts, arguments(request).unwrap_or(&empty)), about).await
     }
+}
+
+fn arguments(request: &Request) -> Option<&Map<String, Value>> {
+    request.params.get("arguments").and_then(Value::as_object)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

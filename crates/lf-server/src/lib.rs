@@ -30,11 +30,16 @@ mod routes;
 
 mod serve;
 
+mod reload;
+
 pub mod view;
 
 pub mod explain;
 
-pub use app::{App, Command, EditRefusal, Loader, Parts, Refusal, StoredProject, Wanted};
+pub use app::{
+    App, Broken, Command, ConfigStatus, EditRefusal, Generation, Loader, Opened, Parts, Refusal, RefusedEdit,
+    StoredProject, Wanted,
+};
 pub use chat::{Calls, With};
 pub use gateway::{Gateway, Offering};
 pub use lf_models::Timeouts;

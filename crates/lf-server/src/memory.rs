@@ -38,6 +38,7 @@ use endings::{Ending, Endings, ended_unkept};
 use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use resumes::Resumes;
+use running::Over;
 pub(crate) use running::Running;
 use speaking::Order;
 pub(crate) use speaking::busy;
@@ -351,7 +352,7 @@ impl Memory {
             *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
         });
         let memory = self.clone();
-        let over = Over { memory: self.clone(), running: running.clone(), _guard: guard };
+        let over = Over::new(self.clone(), running.clone(), guard);
         self.tasks.spawn(async move {
             let _over = over;
             let mut events = std::pin::pin!(drive(course, events, with));
@@ -406,22 +407,6 @@ impl Memory {
         }
         info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
         Ok(())
-    }
-}
-
-/// With it the task of a turn ends, however it does: nobody waits for more.
-struct Over {
-    memory: Arc<Memory>,
-    running: Arc<Running>,
-    _guard: OwnedMutexGuard<()>,
-}
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        let mut all = self.memory.running.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&self.running.turn);
-        drop(all);
-        self.running.over();
     }
 }
 

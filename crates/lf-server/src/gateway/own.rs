@@ -49,8 +49,8 @@ impl Own {
         let Some(definition) = definitions.iter().find(|tool| tool["name"] == name) else { return Ok(()) };
         let tool = ToolRef { server: OWN.into(), name: name.into() };
         let facts = Facts::alone(tool, Hints::of(definition), Labels::default());
-        let rules = Rules::of_own_tools(project.clone());
-        let about = About::alone(project, None);
+        let rules = Rules::of_own_tools(self.app.active(&project));
+        let about = About::alone(&project, None);
         match self.app.approvals.may_run(&rules, (facts, arguments), about).await {
             Ok(_) | Err(No::Tool) => Ok(()),
             Err(No::Said(why)) => Err(why),
@@ -118,7 +118,7 @@ impl Own {
     /// The project that is named as `namespace/name`, or the one the daemon was started in.
     async fn project(&self, arguments: &Map<String, Value>) -> Result<Arc<Project>, String> {
         match projects::named(arguments)? {
-            None => self.app.project().cloned().ok_or_else(|| NO_PROJECT.to_owned()),
+            None => self.app.project().ok_or_else(|| NO_PROJECT.to_owned()),
             Some((namespace, name)) => {
                 self.app.find_project(&namespace, &name).await.map_err(|refusal| refusal.to_string())
             }

@@ -276,7 +276,7 @@ pub(super) async fn find(shared: &Shared, id: &str) -> Result<Conversation, Refu
 /// `namespace/project` of a project that exists.
 async fn scope(shared: &Shared, named: Option<&str>) -> Result<String, Refusal> {
     let project = match named.map(|named| (named.split_once('/'), named)) {
-        None => shared.app.project().cloned().ok_or_else(|| {
+        None => shared.app.project().ok_or_else(|| {
             bad("project", "the daemon was started in no project: name one as `project`".to_owned())
         })?,
         Some((Some((namespace, name)), _)) => shared.app.find_project(namespace, name).await?,

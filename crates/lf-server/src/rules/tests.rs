@@ -385,11 +385,9 @@ fn rules(wide: &Arc<AtomicBool>) -> Arc<dyn Check> {
     let mut open = project();
     open.models.insert("narrow".to_owned(), model("narrow", &["open", "closed"]).1);
     let (open, wide) = (Arc::new(open), wide.clone());
-    Arc::new(Rules {
-        project: Arc::new(move || if wide.load(Ordering::SeqCst) { open.clone() } else { narrow.clone() }),
-        key: None,
-        own: false,
-    })
+    Arc::new(Rules::of(Arc::new(move || {
+        Some(if wide.load(Ordering::SeqCst) { open.clone() } else { narrow.clone() })
+    })))
 }
 
 #[test]
