@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lf_tests::client::{chat, get, post};
+use lf_tests::client::{chat, get, message, modern, post};
 use lf_tests::processes::Process;
 use lf_tests::project::{Daemon, TestProject, document, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
@@ -114,6 +114,66 @@ fn a_tool_that_needs_an_approval_now_is_not_called_without_one() {
     refused("it needs a person's yes, and nobody has given it", |_, server| {
         server["approval"] = json!({"echo": "ask"})
     });
+}
+
+/// A rule that forbids `echo`.
+fn rule() -> Value {
+    let rule =
+        json!({"name": "no-echo", "tools": ["echo"], "verdict": "deny", "reason": "nothing is to be repeated"});
+    json!({"rules": [rule]})
+}
+
+#[test]
+fn a_rule_that_came_meanwhile_holds_the_next_call_of_a_running_turn() {
+    let turn = MidTurn::new();
+    let mut config = turn.changed(|_, _| {});
+    config["policy"] = rule();
+    let told = turn.told(&config);
+    assert!(told.contains("nothing is to be repeated"), "{told}");
+    assert!(!turn.has("call echo"), "it ran");
+}
+
+#[test]
+fn a_rule_that_came_while_a_client_waited_for_its_approval_holds_the_call() {
+    let noted = tempfile::NamedTempFile::new().unwrap();
+    let script =
+        Script { log: Some(noted.path().to_owned()), ..Script::with([ScriptedTool::new("echo", Act::Echo)]) };
+    let mut server = scripted("m", &script);
+    server["approval"] = json!({"echo": "ask"});
+    let model = ScriptedModel::start([]);
+    let mut config = document(json!({}), &model.base_url(), &[server]);
+    let project = TestProject::of(&config);
+    let daemon = project.serve();
+    let execute = || {
+        let body = json!({"server": "m", "tool": "echo", "arguments": {}});
+        let answer = post(&daemon.url("/api/mcp/execute"), &body);
+        assert_eq!(answer.status, 403, "{}", answer.text);
+        answer.text
+    };
+    let relayed = || {
+        let params = json!({"name": "echo", "arguments": {}});
+        let answer = message(&modern(&daemon.url("/mcp/default/demo/m"), "tools/call", &params, &[]));
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        answer.to_string()
+    };
+    let ways: [&(dyn Fn() -> String + Sync); 2] = [&execute, &relayed];
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = ways.into_iter().map(|way| scope.spawn(way)).collect();
+        let pending = || get(&daemon.url("/v1/approvals")).ok()["data"].as_array().unwrap().clone();
+        let calls = eventually("both calls to wait", || Some(pending()).filter(|calls| calls.len() == 2));
+        config["policy"] = rule();
+        project.write("llamafarm.yaml", &format!("{config:#}"));
+        within(SOON, "the change to be active", || (generation(&daemon) == 2).then_some(()));
+        for call in calls {
+            let url = format!("/v1/approvals/{}", call["id"].as_str().unwrap());
+            post(&daemon.url(&url), &json!({"decision": "approve", "by": "Ada"})).ok();
+        }
+        for told in waiting {
+            let told = told.join().unwrap();
+            assert!(told.contains("nothing is to be repeated"), "{told}");
+        }
+    });
+    assert!(!std::fs::read_to_string(noted.path()).unwrap().contains("call echo"), "it ran");
 }
 
 #[test]
