@@ -130,10 +130,9 @@ pub(crate) fn drive(
                     let mut running = FuturesUnordered::new();
                     let last = loop {
                         while running.len() < parallel {
-                            let Some((call, made, tool)) = waiting.next() else { break };
-                            turn.take(Entry::Running { call });
-                            let attending = attending.clone();
-                            running.push(run_call(tools.clone(), (call, made, tool), Duration::ZERO, attending));
+                            let Some(next) = waiting.next() else { break };
+                            turn.take(Entry::Running { call: next.index });
+                            running.push(run_call(tools.clone(), next, Duration::ZERO, attending.clone()));
                         }
                         // a call begins with its first poll: after this
                         for event in turn.told().await {
@@ -253,7 +252,7 @@ impl Told {
                 .pause_after(*call, outcome, share())
                 .filter(|pause| tokio::time::Instant::now() + *pause < end)
                 .and_then(|pause| {
-                    let runnable = runnable(run).into_iter().find(|(index, ..)| index == call)?;
+                    let runnable = runnable(run).into_iter().find(|next| next.index == *call)?;
                     Some((Entry::again(*call, outcome, pause), runnable, pause))
                 }),
             _ => None,
@@ -330,12 +329,21 @@ pub(crate) fn unkept(error: &impl std::fmt::Display) -> ModelError {
 }
 
 /// A call that is to be run, with its place in the round.
-type Runnable = (usize, ToolCall, ToolRef);
+struct Runnable {
+    index: usize,
+    call: ToolCall,
+    tool: ToolRef,
+    /// The file says how often it is tried.
+    is_tried_again: bool,
+}
 
 fn runnable(run: &RunTools) -> Vec<Runnable> {
     let open = run.open();
     open.filter_map(|(index, planned, _)| match &planned.plan {
-        Planned::Run(tool) => Some((index, planned.call.clone(), tool.clone())),
+        Planned::Run(tool) => {
+            let (call, tool) = (planned.call.clone(), tool.clone());
+            Some(Runnable { index, call, tool, is_tried_again: run.is_tried_again(index) })
+        }
         _ => None,
     })
     .collect()
@@ -358,7 +366,7 @@ fn too_long(upstreams: &Upstreams, limit: Duration) -> ModelError {
 /// One call of a turn after a pause, and what came of it.
 async fn run_call(
     tools: Arc<dyn ToolSource>,
-    (index, call, tool): Runnable,
+    Runnable { index, call, tool, is_tried_again }: Runnable,
     pause: Duration,
     attending: Attending,
 ) -> Entry {
@@ -366,7 +374,7 @@ async fn run_call(
         tokio::time::sleep(pause).await;
     }
     let empty = serde_json::Map::new();
-    let attendant = attending.call(&call.id);
+    let attendant = attending.call(&call.id, is_tried_again);
     let arguments = call.arguments.value().unwrap_or(&empty);
     let (outcome, elapsed) = execute_tool(&*tools, &tool, &call.id, arguments, &attendant).await;
     Entry::Settled { call: index, outcome, elapsed }
