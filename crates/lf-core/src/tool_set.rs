@@ -103,6 +103,14 @@ impl ToolSet {
         })
     }
 
+    /// The same without the tools of servers that are not `meant`.
+    #[must_use]
+    pub fn of_servers(self, meant: impl Fn(&str) -> bool) -> Self {
+        let mut listed = Listed::from(self);
+        listed.tools.retain(|tool| meant(&tool.id.server));
+        listed.into()
+    }
+
     /// The same tools, of which no call is made again when it fails.
     #[must_use]
     /// The same for a turn whose calls are played from a recording.

@@ -1,6 +1,7 @@
 //! Conversations that are kept. Each of their turns runs by itself, whoever watches it, and is in the journal before it is
 //! acted on or shown; what the daemon leaves unfinished goes on when it is back.
 
+mod approving;
 mod context;
 mod endings;
 mod forgetting;
@@ -14,16 +15,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
+use lf_core::turn::{Course, Done, Entry};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
-use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
+use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info};
 
 use crate::app::{App, Refusal};
-use crate::approvals::{self, About, Attendance, Outcome};
+use crate::approvals::{About, Attendance};
 use crate::chat::{self, Prepared};
 use crate::driver::{Approving, Drive, drive};
 use crate::recording::{Recorded, Recording};
@@ -38,9 +39,8 @@ pub(crate) use running::Running;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
 const TURNS: usize = 4096;
-/// Of these, those that wait for their turn to speak in one conversation, and for how long: two turns of the default limit.
+/// Of these, those that wait for their turn to speak in one conversation.
 const WAITING: usize = 256;
-const SPEAK_WAIT: Duration = Duration::from_secs(600);
 
 /// Everything that goes on in kept conversations.
 pub(crate) struct Memory {
@@ -68,7 +68,16 @@ pub(crate) struct Saying {
     pub calls_left: Option<u64>,
     /// Who may approve calls.
     pub attendance: Attendance,
+    /// Brings into the request what earlier messages of the conversation say of it.
+    pub recall: Option<Recall>,
 }
+
+/// See [`Saying::recall`].
+pub(crate) type Recall = Arc<
+    dyn for<'a> Fn(&mut ChatRequest, &mut dyn Iterator<Item = &'a Message>) -> Result<(), Refusal>
+        + Send
+        + Sync,
+>;
 
 impl Memory {
     pub(crate) fn new(store: Store) -> Self {
@@ -123,8 +132,12 @@ impl Memory {
         self.line(conversation).try_lock_owned().ok()
     }
 
-    /// The same for a client, which does not wait for ever.
-    async fn soon_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
+    /// The same for a client, which waits no longer than this.
+    async fn soon_to_speak(
+        &self,
+        conversation: &str,
+        longest: Duration,
+    ) -> Result<OwnedMutexGuard<()>, Refusal> {
         let line = self.line(conversation);
         let busy =
             |why: String| Refusal::Busy(format!("conversation `{conversation}` {why}; try again later"));
@@ -133,8 +146,10 @@ impl Memory {
         if waiting >= WAITING {
             return Err(busy(format!("has {waiting} messages waiting")));
         }
-        let speaks = tokio::time::timeout(SPEAK_WAIT, line.lock_owned()).await;
-        speaks.map_err(|_| busy(format!("was busy for {SPEAK_WAIT:?}")))
+        let speaks = tokio::time::timeout(longest, line.lock_owned()).await;
+        speaks.map_err(|_| {
+            busy(format!("was busy with other messages for {longest:?} (`limits.queue_timeout`)"))
+        })
     }
 
     /// Who holds this lock speaks in the conversation; the others wait for it in the order in which they came.
@@ -170,33 +185,6 @@ impl App {
     /// When it has none, or it could not be opened.
     pub(crate) fn memory(&self) -> Result<&Arc<Memory>, Refusal> {
         self.memory.as_ref().map_err(|reason| Refusal::NoMemory { reason: reason.clone() })
-    }
-
-    /// Decides about a call that waits, wherever it does.
-    ///
-    /// # Errors
-    /// When the decision cannot be kept.
-    pub(crate) async fn decide(&self, id: &str, decision: Decision) -> Result<Outcome, Refusal> {
-        let outcome = self.approvals.decide(id, decision.clone()).await;
-        let Ok(memory) = self.memory() else { return Ok(outcome) };
-        if outcome != Outcome::Unknown {
-            return Ok(outcome);
-        }
-        let left = memory.store.all_waiting(approvals::oldest()).await.map_err(|error| unkept(&error))?;
-        let Some(left) = left.into_iter().find(|left| left.waiting.asks.iter().any(|ask| ask.id == id))
-        else {
-            return Ok(Outcome::Unknown);
-        };
-        // as it is when no turn runs that could have taken it
-        let _guard = memory.turn_to_speak(&left.conversation).await;
-        let now = memory.store.waiting(&left.conversation).await.map_err(|error| unkept(&error))?;
-        let Some(LeftWaiting { mut waiting, .. }) = now else { return Ok(Outcome::Unknown) };
-        if !approvals::decide(&mut waiting, id, &decision) {
-            return Ok(Outcome::Unknown);
-        }
-        let kept =
-            memory.store.decided(&left.conversation, &waiting).await.map_err(|error| unkept(&error))?;
-        Ok(if kept { Outcome::Taken } else { Outcome::Unknown })
     }
 
     /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
@@ -249,16 +237,20 @@ impl App {
         saying: Saying,
     ) -> Result<Ready, Refusal> {
         let unkept = |error: StoreError| unkept(&error);
-        let guard = memory.soon_to_speak(id).await?;
+        let longest = self.queue_timeout(memory, scope, (id, saying.request.model.as_deref())).await?;
+        let guard = memory.soon_to_speak(id, longest).await?;
         memory.settle(Some(id)).await.map_err(unkept)?;
         // it may have been changed or deleted while this one waited
         let found = memory.store.conversation(id).await.map_err(unkept)?;
         let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
             return Err(Refusal::UnknownConversation(id.to_owned()));
         };
-        let Saying { mut request, chosen_tools, calls_left, attendance } = saying;
+        let Saying { mut request, chosen_tools, calls_left, attendance, recall } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
+        if let Some(recall) = recall {
+            recall(&mut request, &mut kept.iter().map(|kept| &kept.message))?;
+        }
         // they are of this request, and nothing that was said
         let (systems, said): (Vec<Message>, Vec<Message>) = std::mem::take(&mut request.messages)
             .into_iter()
@@ -271,7 +263,8 @@ impl App {
             true => Some(memory.store.tools(&conversation.id).await.map_err(unkept)?),
             false => None,
         };
-        let waiting = memory.waiting(&conversation.id).await.map_err(unkept)?;
+        let mut waiting = memory.waiting(&conversation.id).await.map_err(unkept)?;
+        chat::take_decisions(waiting.as_mut(), &request.approvals)?;
         let always = memory.store.approved(&conversation.id).await.map_err(unkept)?;
         let with = chat::Conversation {
             before: shown.into(),
@@ -286,6 +279,22 @@ impl App {
         let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
         let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
         Ok(Ready { kept, ..self.armed(prepared, conversation.id, said, attendance, guard) })
+    }
+
+    /// How long a message to a conversation waits for those before it.
+    async fn queue_timeout(
+        &self,
+        memory: &Memory,
+        scope: Option<&Arc<Project>>,
+        (id, model): (&str, Option<&str>),
+    ) -> Result<Duration, Refusal> {
+        let model = match model.filter(|name| !name.is_empty()) {
+            Some(model) => Some(model.to_owned()),
+            None => {
+                memory.store.conversation(id).await.map_err(|error| unkept(&error))?.and_then(|it| it.model)
+            }
+        };
+        Ok(self.find_model(scope, model.as_deref()).await?.1.limits.queue_timeout)
     }
 
     /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end.
@@ -401,28 +410,6 @@ impl Memory {
                 running.tell(event);
             }
         });
-    }
-
-    /// What is approved for all of the conversation is so for later turns, too.
-    async fn learn(&self, running: &Running, event: &ChatEvent) {
-        let ChatEvent::ApprovalDecided(ask) = event else { return };
-        if ask.decision.as_ref().is_none_or(|decision| decision.verdict != Verdict::Always) {
-            return;
-        }
-        if let Err(error) = self.store.approve_always(&running.conversation, &ask.tool).await {
-            error!(turn = running.turn, %error, "an approval for the conversation could not be kept");
-        }
-    }
-
-    /// What the last turn of a conversation ended with; what is too old by now is a no.
-    async fn waiting(&self, conversation: &str) -> Result<Option<Waiting>, StoreError> {
-        let left = self.store.waiting(conversation).await?;
-        Ok(left.map(|LeftWaiting { mut waiting, created, .. }| {
-            if created < approvals::oldest() {
-                approvals::expire(&mut waiting);
-            }
-            waiting
-        }))
     }
 
     /// # Errors

@@ -1,7 +1,7 @@
 //! Turns of kept conversations, to watch and to stop: whoever lost the stream comes back to it, from any event.
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +11,17 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
+use futures_core::Stream;
 use futures_util::StreamExt as _;
 use lf_core::ChatEvent;
 use lf_store::{TurnRecord, TurnState};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::conversations::at;
+use crate::app::Refusal;
 use crate::memory::{Running, events_of, unkept};
 use crate::reply::Caller;
 use crate::view;
@@ -84,16 +87,48 @@ pub(super) async fn events(
 /// The events of a running turn as a response. One that is left for the next start says so at last, without a number: who
 /// comes back then is told what follows.
 pub(super) fn watched(shared: &Shared, running: Arc<Running>, seen: usize) -> Response {
+    alive(follow(shared.cut.clone(), running, seen))
+}
+
+/// A turn that is about to begin.
+pub(super) type Begins = Pin<Box<dyn Future<Output = Result<Arc<Running>, Refusal>> + Send>>;
+
+/// The same for one that takes its time to begin; why it does not begin is the only event then.
+pub(super) fn awaited(shared: &Shared, begins: Begins) -> Response {
     let cut = shared.cut.clone();
-    let events = stream! {
+    alive(stream! {
+        match begins.await {
+            Ok(running) => {
+                let mut events = Box::pin(follow(cut, running, 0));
+                while let Some(event) = events.next().await {
+                    yield event;
+                }
+            }
+            Err(refusal) => {
+                let view = json!({"event": "failed", "error": refusal.to_string()});
+                yield Ok(Event::default().event("failed").data(view.to_string()));
+            }
+        }
+    })
+}
+
+fn follow(
+    cut: CancellationToken,
+    running: Arc<Running>,
+    seen: usize,
+) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    stream! {
         let mut events = pin!(running.clone().watch(seen).take_until(cut.cancelled()));
         while let Some((number, event)) = events.next().await {
-            yield Ok::<_, Infallible>(sse(number, &event));
+            yield Ok(sse(number, &event));
         }
         if !running.has_ended() {
             yield Ok(sse(0, &ChatEvent::Notice(left(cut.is_cancelled()))));
         }
-    };
+    }
+}
+
+fn alive(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
     respond(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response())
 }
 

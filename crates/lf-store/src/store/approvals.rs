@@ -41,6 +41,17 @@ impl Store {
         Ok(self.commit(batch).await? == [1])
     }
 
+    /// Takes away what was left at this time, for a turn that has it now. False where it is not there any more: another turn
+    /// was quicker.
+    pub async fn take_waiting(&self, conversation: &str, created: i64) -> Result<bool, StoreError> {
+        let mut batch = Batch::default();
+        batch.add(
+            "DELETE FROM waiting WHERE conversation = ?1 AND created = ?2",
+            vec![conversation.into(), created.into()],
+        );
+        Ok(self.commit(batch).await? == [1])
+    }
+
     /// What a conversation's last turn ended with.
     pub async fn waiting(&self, conversation: &str) -> Result<Option<LeftWaiting>, StoreError> {
         let sql = "SELECT w.conversation, c.scope, w.body, w.created FROM waiting w

@@ -1,6 +1,6 @@
 //! How a stored response begins.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -16,7 +16,7 @@ use super::{Keeper, Kind, Plan, Record, Way, reading};
 use crate::app::{App, Refusal};
 use crate::approvals::Attendance;
 use crate::chat::Said;
-use crate::memory::{Running, Saying, ago, named, unkept};
+use crate::memory::{Recall, Running, Saying, ago, named, unkept};
 use crate::routes::answer::{Asked, Begun, Events};
 use crate::routes::conversations;
 use crate::routes::faces::{Head, Shown, View};
@@ -145,10 +145,11 @@ impl Asked {
         plan: Plan,
         body: &Bytes,
     ) -> Result<Begun, ErrorReply> {
-        let (conversation, _) = plan.conversation(&view);
+        let (mut conversation, _) = plan.conversation(&view);
         let begun = async {
             let app = &self.shared.app;
             let memory = app.memory()?;
+            let left = app.left_for(self.scope.as_ref(), &request, &mut conversation).await?;
             let prepared = app.prepare(self.scope.as_ref(), request, conversation).await?;
             let head = Head::new(&prepared.setup.id, prepared.setup.model.clone(), view, self.told());
             let mut stored = self.keeper.row(&head, body, plan.previous.as_deref(), Value::Null);
@@ -159,8 +160,13 @@ impl Asked {
             let own = memory.turn_to_speak(&stored.id).await;
             self.keeper.store(&stored, alone.as_ref(), &[]).await?;
             let asked = named(whole(&stored, &plan.before, prepared.asked.clone()));
-            let attendance = Attendance::Watched;
-            let running = app.set_going(prepared, &stored.conversation, asked, attendance, own).await;
+            let going = async {
+                if let Some(left) = left {
+                    app.take_left(left).await?;
+                }
+                app.set_going(prepared, &stored.conversation, asked, Attendance::HandedOver, own).await
+            };
+            let running = going.await;
             drop(settled);
             if running.is_err() {
                 let _ = memory.store.delete_response(&stored.scope, &stored.id).await;
@@ -183,21 +189,31 @@ impl Asked {
         view: View,
         body: &Bytes,
     ) -> Result<Begun, ErrorReply> {
-        let View::Responses(asked) = &view else { return Ok(Begun::Aside(Value::Null)) };
+        let View::Responses(asked) = view else { return Ok(Begun::Aside(Value::Null)) };
         let (calls_left, is_stored) = (asked.max_tool_calls, asked.store);
+        let recalled = Arc::new(Mutex::new(asked.clone()));
+        let known = recalled.clone();
+        let recall: Recall = Arc::new(move |request, earlier| {
+            let mut view = asked.clone();
+            view.recall_tools(request, earlier).map_err(Refusal::from)?;
+            *known.lock().unwrap_or_else(PoisonError::into_inner) = view;
+            Ok(())
+        });
         let begun = async {
             let conversation = conversations::find(&self.shared, id).await?;
             if !self.keeper.scope.is_empty() && conversation.scope != self.keeper.scope {
                 return Err(Refusal::UnknownConversation(id.to_owned()));
             }
             let project = self.shared.app.project_of(&conversation.scope).await?;
-            let attendance = Attendance::Watched;
-            let saying = Saying { request, chosen_tools: false, calls_left, attendance };
+            let attendance = Attendance::HandedOver;
+            let recall = Some(recall);
+            let saying = Saying { request, chosen_tools: false, calls_left, attendance, recall };
             self.shared.app.converse(Some(&project), &conversation, saying).await
         };
         let running = begun.await.map_err(|refusal| self.caller.refused(&refusal))?;
         let (events, turn, model) = self.started(watched(running)).await?;
-        let head = Head::new(&turn, model, view, self.told());
+        let view = recalled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let head = Head::new(&turn, model, View::Responses(view), self.told());
         let mut notice = None;
         if is_stored {
             let mut stored = self.keeper.row(&head, body, None, Value::Null);
