@@ -46,6 +46,7 @@ mod retries;
 mod sdk;
 mod storage_faults;
 mod supervision;
+mod system_faults;
 mod tidy;
 mod tool_names;
 mod turns;

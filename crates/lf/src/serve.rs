@@ -12,12 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Kept;
 use crate::args;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Exit, Trouble, tell};
 use crate::project;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 
 pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<Exit, Trouble> {
     let mut signals = Signals::new()?;
+    signals::let_be()?;
     // the port first: a second daemon fails at once, before it has started anything
     let listener = bind(&options.host, options.port).await.map_err(|error| port_trouble(&error))?;
     let address = listener
@@ -26,12 +27,12 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     let project = project::load_if_any(common)?;
     if project.is_none() {
         let stored = project::data_dir(common).join("projects");
-        anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
+        tell(format_args!("no llamafarm.yaml here; serving the projects of {}", stored.display()));
     }
     let recordings = options.record.as_deref().map(recordings).transpose()?;
     let kept = Kept { store: Ok(store(common).await?), recordings };
     let app = crate::app_with(common, project.map(|loaded| loaded.project), Consent::Absent, kept)?;
-    anstream::eprintln!("listening on http://{address}");
+    tell(format_args!("listening on http://{address}"));
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let serving = serve(
         app,
@@ -77,9 +78,9 @@ async fn store(common: &args::Common) -> Result<Store, Trouble> {
     if matches!(error, StoreError::InUse { .. }) {
         return Err(Trouble::failure(error.to_string()).hint(hint));
     }
-    anstream::eprintln!("warning: conversations are not kept: {error}");
+    tell(format_args!("warning: conversations are not kept: {error}"));
     if !hint.is_empty() {
-        anstream::eprintln!("hint: {hint}");
+        tell(format_args!("hint: {hint}"));
     }
     Ok(store)
 }
