@@ -106,7 +106,10 @@ mod tests {
 
     /// A stream that takes nothing until it is opened.
     #[derive(Clone, Default)]
-    struct Gated(Arc<(Mutex<(bool, Vec<u8>)>, Condvar)>);
+    struct Gated(Arc<(Mutex<State>, Condvar)>);
+
+    /// Whether it is open, and what it took.
+    type State = (bool, Vec<u8>);
 
     impl Gated {
         fn open(&self) {
