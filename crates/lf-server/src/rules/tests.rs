@@ -121,6 +121,11 @@ impl ToolSource for Counted {
         _: &'a dyn Attendant,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         let id = (&*tool.server, &*tool.name);
+        if !LISTED.contains(&id) && !FORBIDDEN.contains(&id) {
+            // what no server has is run by none, whoever asks
+            let unknown = ToolError::UnknownTool { server: id.0.to_owned(), tool: id.1.to_owned() };
+            return Box::pin(std::future::ready(Err(unknown)));
+        }
         let may = LISTED.contains(&id) || (self.is_wide.load(Ordering::SeqCst) && id.0 == "closed");
         if may {
             self.listed.fetch_add(1, Ordering::SeqCst);
