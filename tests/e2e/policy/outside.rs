@@ -88,7 +88,9 @@ fn attempted(guards: &Value, policy: &Value, lists: [&Value; 2]) -> Vec<String> 
         let log = std::fs::read_to_string(logs.path().join(server)).unwrap_or_default();
         let calls =
             log.lines().filter_map(|line| line.strip_prefix("call ")?.split(' ').next().map(str::to_owned));
-        calls.map(|tool| format!("{server} {tool}")).collect::<Vec<_>>()
+        // what a server does not have it does not run, under whatever name it is asked for
+        let ran = calls.filter(|tool| TOOLS.contains(&tool.as_str()));
+        ran.map(|tool| format!("{server} {tool}")).collect::<Vec<_>>()
     });
     ran.collect()
 }
