@@ -408,7 +408,8 @@ pub(crate) async fn execute_tool(
     let tool = &asked.facts.tool;
     if let Err(reason) = permit(check, asked) {
         info!(server = %tool.server, tool = %tool.name, call_id, reason, "the call may not run");
-        return (Err(ToolError::Denied { reason }), Duration::ZERO);
+        let (server, tool) = (tool.server.to_string(), tool.name.to_string());
+        return (Err(ToolError::Denied { server, tool, reason }), Duration::ZERO);
     }
     let started = Instant::now();
     info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
