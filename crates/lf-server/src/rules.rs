@@ -14,6 +14,10 @@ use serde_json::{Map, Value};
 /// For the conditions of all calls of a round together.
 const ROUND: Duration = Duration::from_secs(1);
 
+/// What the names of sources begin with that come with the program. No server of a file can have such a name, and who is
+/// shown their tools may use them; the rules speak of them like of any others.
+const BUILT_IN: &str = "lf:";
+
 /// A call that somebody wants to run.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
@@ -152,6 +156,9 @@ impl Rules {
     /// What the lists say of a call by its model, and by `first`, the one that was asked for.
     fn listed(project: &Project, asked: &Asked<'_>, first: Option<&str>) -> Judgement {
         let ToolRef { server, name } = &asked.facts.tool;
+        if server.starts_with(BUILT_IN) {
+            return Judgement::runs();
+        }
         for model in asked.model.into_iter().chain(first) {
             let found = match project.models.get(model) {
                 Some(Ok(found)) => found,

@@ -16,12 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Kept;
 use crate::args;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Exit, Trouble, tell};
 use crate::project;
-use crate::signals::{Signals, Told};
+use crate::signals::{self, Signals, Told};
 
 pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<Exit, Trouble> {
     let mut signals = Signals::new()?;
+    signals::let_be()?;
     // the port first: a second daemon fails at once, before it has started anything
     let listener = bind(&options.host, options.port).await.map_err(|error| port_trouble(&error))?;
     let address = listener
@@ -30,13 +31,13 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     let project = project::load_if_any(common)?;
     if project.is_none() {
         let stored = project::data_dir(common).join("projects");
-        anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
+        tell(format_args!("no llamafarm.yaml here; serving the projects of {}", stored.display()));
     }
     let recordings = options.record.as_deref().map(recordings).transpose()?;
     let kept_in = storage(options, project.as_ref().map(|loaded| &loaded.project))?;
     let kept = Kept { store: store(common, kept_in).await?, recordings };
     let app = crate::app_with(common, project, Consent::Absent, kept)?;
-    anstream::eprintln!("listening on http://{address}");
+    tell(format_args!("listening on http://{address}"));
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let reload = Arc::new(Notify::new());
     let serving = serve(
@@ -124,9 +125,9 @@ async fn store(
             (error.to_string(), hint)
         }
     };
-    anstream::eprintln!("warning: conversations are not kept: {reason}");
+    tell(format_args!("warning: conversations are not kept: {reason}"));
     if !hint.is_empty() {
-        anstream::eprintln!("hint: {hint}");
+        tell(format_args!("hint: {hint}"));
     }
     Ok(opened)
 }

@@ -118,8 +118,7 @@ fn a_tool_that_needs_an_approval_now_is_not_called_without_one() {
 
 /// A rule that forbids `echo`.
 fn rule() -> Value {
-    let rule =
-        json!({"name": "no-echo", "tools": ["echo"], "verdict": "deny", "reason": "nothing is to be repeated"});
+    let rule = json!({"name": "no-echo", "tools": ["echo"], "verdict": "deny", "reason": "nothing is to be repeated"});
     json!({"rules": [rule]})
 }
 

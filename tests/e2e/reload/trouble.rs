@@ -75,8 +75,7 @@ fn a_file_that_may_not_be_read_any_more_leaves_the_last_good_one() {
         std::os::unix::fs::chown(file, Some(NOBODY), Some(NOBODY)).unwrap();
     }
     let nobody = NOBODY.to_string();
-    let arguments = ["--reuid", &nobody, "--regid", &nobody, "--clear-groups"];
-    let daemon = project.serve_through("setpriv", &arguments);
+    let daemon = project.serve_under(&["setpriv", "--reuid", &nobody, "--regid", &nobody, "--clear-groups"]);
     Command::new("chmod").arg("000").arg(&path).status().unwrap();
     let refused = is_refused(&daemon, SOON);
     assert!(refused["message"].as_str().unwrap().contains("ermission denied"), "{refused}");

@@ -290,7 +290,7 @@ fn without_inotify_changes_are_found_by_looking() {
     let project = TestProject::new(&models(&["first"]));
     // a user namespace of its own has limits of its own
     let limit = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$0\" \"$@\"";
-    let daemon = project.serve_through("unshare", &["-U", "-r", "sh", "-c", limit]);
+    let daemon = project.serve_under(&["unshare", "-U", "-r", "sh", "-c", limit]);
     lf_tests::wait::within(SOON, "the warning", || {
         daemon.log().contains("changes of files cannot be watched").then_some(())
     });
