@@ -112,7 +112,7 @@ fn a_tool_that_is_denied_is_not_called_by_a_running_turn() {
 #[test]
 fn a_tool_that_needs_an_approval_now_is_not_called_without_one() {
     refused("it needs a person's yes, and nobody has given it", |_, server| {
-        server["approval"] = json!({"echo": "ask"})
+        server["approval"] = json!({"echo": "ask"});
     });
 }
 
