@@ -25,6 +25,7 @@ mod http_surface;
 mod interactive;
 mod kept_chats;
 mod kept_responses;
+mod large_results;
 mod lifecycle;
 mod mcp_clients;
 mod mcp_gateway;

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 pub use auth::{RawAuth, RawAuthKind, RawClientMethod};
-pub use limits::{RawProcessLimits, RawSize};
+pub use limits::{RawLimits, RawProcessLimits, RawSize};
 pub use retry::{RawRetry, RawRetryRule, RawTrouble};
 
 /// Names of projects, namespaces and MCP servers.
@@ -458,36 +458,6 @@ pub struct RawTool {
 #[serde(rename_all = "lowercase")]
 pub enum RawToolKind {
     Function,
-}
-
-/// Bounds for one turn.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "limits")]
-pub struct RawLimits {
-    /// Rounds of tool calls before one last answer without tools. Default 10.
-    #[schemars(range(min = 1, max = 1000))]
-    pub rounds: Option<u32>,
-    /// Calls of one round that run at the same time. Default 16.
-    #[schemars(range(min = 1, max = 256))]
-    pub parallel_calls: Option<u32>,
-    /// Longest tool result shown to the model, in tokens of about 4 bytes. Default 25000.
-    #[schemars(range(min = 100, max = 10_000_000))]
-    pub result_tokens: Option<u32>,
-    /// Most of a kept conversation that the model is shown, in tokens of about 4 bytes; the oldest exchanges are left out.
-    /// Default 100000.
-    #[schemars(range(min = 1000, max = 100_000_000))]
-    pub context_tokens: Option<u32>,
-    /// Longest time for a whole turn. Default 5m.
-    pub turn_timeout: Option<RawDuration>,
-    /// Longest wait for a person who has to approve a call; the turn's time stands still. Default 5m.
-    pub approval_timeout: Option<RawDuration>,
-    /// The same call this many times in one turn is answered with an error. Default 3.
-    #[schemars(range(min = 1, max = 1000))]
-    pub repeat_calls: Option<u32>,
-    /// Most a turn may cost. Understood but not acted on yet.
-    #[schemars(range(min = 0), extend("x-later" = true))]
-    pub cost_usd: Option<f64>,
 }
 
 /// Where text is wanted but people write `8080` or `true`: taken as it is written.

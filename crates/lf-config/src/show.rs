@@ -94,6 +94,7 @@ fn fill_model(model: &mut Map<String, Json>, resolved: &Model) {
             "rounds": limits.rounds,
             "parallel_calls": limits.parallel_calls,
             "result_tokens": limits.result_tokens,
+            "result_bytes": limits.result_bytes,
             "turn_timeout": duration(limits.turn_timeout),
             "approval_timeout": duration(limits.approval_timeout),
             "repeat_calls": limits.repeat_calls,

@@ -19,6 +19,8 @@ pub mod tool;
 
 pub mod tool_set;
 
+pub mod results;
+
 pub mod model;
 
 pub mod prompting;

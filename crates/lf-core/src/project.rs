@@ -2,6 +2,7 @@
 
 mod approval;
 mod auth;
+mod limits;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::model::Dialect;
 use crate::tool::{Approval, Hints, Retries};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
+pub use limits::Limits;
 
 /// One project.
 #[derive(Debug, Clone)]
@@ -442,45 +444,6 @@ pub struct InlineTool {
     pub name: String,
     pub description: String,
     pub parameters: Arc<Value>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Limits {
-    /// Rounds of tool calls before one last answer without tools. Default 10.
-    pub rounds: u32,
-    /// Calls of one round that run at the same time. Default 16.
-    pub parallel_calls: usize,
-    /// What one result may take of the model's context, estimated at 4 bytes a token. Default 25 000.
-    pub result_tokens: usize,
-    /// What a model is shown of a kept conversation, estimated at 4 bytes a token. Default 100 000.
-    pub context_tokens: usize,
-    /// The whole turn. Default 5 min.
-    pub turn_timeout: Duration,
-    /// The same call (name and arguments) this many times in a turn is answered with an error. Default 3.
-    pub repeat_calls: u32,
-    /// How long a person is waited for who has to approve a call; the turn's time stands still. Default 5 min.
-    #[serde(default = "approval_timeout")]
-    pub approval_timeout: Duration,
-}
-
-/// Journals of earlier versions do not have it.
-fn approval_timeout() -> Duration {
-    Duration::from_secs(300)
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            rounds: 10,
-            parallel_calls: 16,
-            result_tokens: 25_000,
-            context_tokens: 100_000,
-            turn_timeout: Duration::from_secs(300),
-            repeat_calls: 3,
-            approval_timeout: approval_timeout(),
-        }
-    }
 }
 
 /// Messages put before a conversation. `{{name}}` and `{{name | default}}` are filled in per request.

@@ -13,6 +13,7 @@ use crate::message::{AssistantMessage, Content, Message, Prose, ToolCall};
 use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest, ToolChoice, Usage};
 use crate::project::{Limits, ToolCallStrategy};
 use crate::prompting;
+use crate::results::KeptResult;
 use crate::text_calls::{Piece, TextCall, TextEnd, TextFormat, TextScanner};
 use crate::tool::ToolRef;
 use crate::tool_set::ToolSet;
@@ -20,6 +21,7 @@ use crate::tool_set::ToolSet;
 mod approval;
 pub mod cassette;
 mod course;
+mod keeping;
 mod other_ways;
 mod output;
 mod plan;
@@ -30,7 +32,7 @@ mod setup;
 pub use approval::{Ask, AskPerson, Decision, Verdict, Waiting, refusal};
 pub use course::{Course, Entry, OutOfPlace, Taken};
 pub use other_ways::{Rescue, StandIn};
-pub use output::result_for_model;
+pub use output::{Cut, result_for_model};
 pub use plan::{Planned, PlannedCall};
 pub use resume::{Resume, answer_in_order, check_answers, put_back, size_of};
 pub use run::RunTools;
@@ -96,6 +98,10 @@ struct Turn {
     apart: bool,
     /// What was wrong with calls of the running round that could not be read, while others of it could.
     unread: Vec<String>,
+    /// The number of the last handle that stands in the conversation.
+    handles: u32,
+    /// Results that were cut, until they are taken to be kept.
+    cut: Vec<KeptResult>,
 }
 
 /// Starts a turn by asking the model.
@@ -107,7 +113,7 @@ fn begin(setup: Setup, events: &mut Vec<ChatEvent>) -> Box<Turn> {
     events.push(ChatEvent::Started { turn: setup.id.clone(), model: setup.model });
     let mut request = setup.request;
     request.tools = setup.tools.specs();
-    Box::new(Turn {
+    let mut turn = Box::new(Turn {
         id: setup.id,
         given: request.messages.len(),
         request,
@@ -127,7 +133,11 @@ fn begin(setup: Setup, events: &mut Vec<ChatEvent>) -> Box<Turn> {
         repeats: HashMap::new(),
         apart: false,
         unread: Vec::new(),
-    })
+        handles: 0,
+        cut: Vec::new(),
+    });
+    turn.offer_what_was_cut();
+    turn
 }
 
 /// The model is to be asked, and is answering.

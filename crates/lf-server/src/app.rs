@@ -23,6 +23,7 @@ use crate::app::projects::Projects;
 use crate::approvals::CallApprovals;
 use crate::memory::{Memory, Resumes};
 use crate::responses::Making;
+use crate::results::Results;
 
 /// A model that may ask this daemon may ask itself: each level is a turn that waits for the next.
 const NESTED: usize = 16;
@@ -32,6 +33,7 @@ pub struct App {
     pub(crate) pool: SessionPool,
     pub(crate) client: lf_models::Client,
     pub(crate) resumes: Resumes,
+    pub(crate) results: Results,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) making: Making,
     /// Calls that a person has to approve.
@@ -115,6 +117,7 @@ impl App {
             pool: parts.pool,
             client: lf_models::Client::trusting(parts.timeouts, &parts.roots)?,
             resumes: Resumes::new(parts.store.as_ref().ok().cloned()),
+            results: Results::default(),
             circuits: Arc::default(),
             making: Making::default(),
             approvals: Arc::new(CallApprovals::new()),

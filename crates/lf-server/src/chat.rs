@@ -27,6 +27,7 @@ use crate::approvals::{About, Attendance, Left, decide, named_in};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::recording::Recording;
+use crate::results::Shelf;
 
 use asked::{inline_tools, parameters, prompted, text_formats, tool_choice};
 pub use rerun::Calls;
@@ -133,6 +134,7 @@ impl App {
         let recording = self.recording(&project, &setup, recording);
         let mut journal = recording.map(|recording| Box::new(recording) as Box<dyn Journal>);
         let turn_timeout = setup.limits.turn_timeout;
+        let shelf = Shelf::new(&self.results, &setup, None);
         let about = About::turn(&project, &setup, None);
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -153,7 +155,8 @@ impl App {
                 approvals.leave(waiting, about);
             }
         });
-        let with = Drive { upstreams, tools, turn_timeout, person, approving, journal, stop: None, remember };
+        let with =
+            Drive { upstreams, tools, shelf, turn_timeout, person, approving, journal, stop: None, remember };
         let mut events = Box::pin(drive(course, events, with));
         let resumes = self.resumes.clone();
         Ok(stream! {

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::failover::Upstreams;
+use crate::results::Shelf;
 pub(crate) use asking::Approving;
 use attending::{Attending, Clock};
 
@@ -32,6 +33,8 @@ const PROGRESS_BUFFER: usize = 64;
 pub(crate) struct Drive {
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    /// Where results are that were cut for the model.
+    pub shelf: Shelf,
     /// Stands still while the person is asked.
     pub turn_timeout: Duration,
     /// Who is asked what servers ask in the middle of calls.
@@ -52,12 +55,15 @@ pub(crate) fn drive(
     events: Vec<ChatEvent>,
     drive: Drive,
 ) -> impl Stream<Item = ChatEvent> + Send + 'static {
-    let Drive { mut upstreams, tools, turn_timeout, person, approving, journal, stop, remember } = drive;
+    let Drive { mut upstreams, tools, shelf, turn_timeout, person, approving, journal, stop, remember } =
+        drive;
+    let tools = shelf.over(tools);
     let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();
         let clock = Clock::new(turn_timeout);
-        let mut turn = Told { course, events, journal };
+        let mut turn = Told { course, events, journal, shelf };
+        turn.shelve();
         loop {
             match turn.course.step() {
                 Step::Done(_) => break,
@@ -192,6 +198,7 @@ struct Told {
     /// Not yet shown.
     events: Vec<ChatEvent>,
     journal: Option<Box<dyn Journal>>,
+    shelf: Shelf,
 }
 
 impl Told {
@@ -199,10 +206,20 @@ impl Told {
         if let Some(journal) = &mut self.journal {
             journal.append(&entry);
         }
-        self.course.take(entry, &mut self.events).unwrap_or_else(|error| {
+        let taken = self.course.take(entry, &mut self.events).unwrap_or_else(|error| {
             tracing::error!(%error, "the driver and the turn do not agree");
             Taken::Nothing
-        })
+        });
+        self.shelve();
+        taken
+    }
+
+    /// Keeps whole what the turn has cut.
+    fn shelve(&mut self) {
+        let cut = self.course.take_cut();
+        if !cut.is_empty() {
+            self.shelf.keep(cut);
+        }
     }
 
     /// What else of the answer is there already, so that it is kept and shown in one go.

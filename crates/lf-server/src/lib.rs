@@ -12,6 +12,8 @@ mod driver;
 
 mod recording;
 
+mod results;
+
 mod failover;
 
 mod responses;

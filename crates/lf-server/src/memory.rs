@@ -27,6 +27,7 @@ use crate::approvals::{self, About, Attendance, Outcome};
 use crate::chat::{self, Prepared};
 use crate::driver::{Approving, Drive, drive};
 use crate::recording::{Recorded, Recording};
+use crate::results::Shelf;
 
 pub(crate) use context::pending;
 use context::unsaid;
@@ -34,6 +35,7 @@ use endings::{Ending, Endings};
 use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use resumes::Resumes;
+use running::Over;
 pub(crate) use running::Running;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
@@ -155,6 +157,7 @@ struct Ready {
     prepared: Prepared,
     approving: Approving,
     recording: Option<Recording>,
+    shelf: Shelf,
     conversation: String,
     /// What the client said, with the ids of the messages.
     said: Vec<(String, Message)>,
@@ -324,7 +327,9 @@ impl App {
             wait: prepared.setup.limits.approval_timeout,
         };
         let recording = self.recording(&prepared.project, &prepared.setup, None);
-        Ready { prepared, approving, recording, conversation, said, kept: 0, guard }
+        let journals = self.memory().ok().map(|memory| (memory.store.clone(), conversation.clone()));
+        let shelf = Shelf::new(&self.results, &prepared.setup, journals);
+        Ready { prepared, approving, recording, shelf, conversation, said, kept: 0, guard }
     }
 }
 
@@ -335,7 +340,7 @@ fn not_begun(error: &tokio::task::JoinError) -> Refusal {
 impl Memory {
     /// Keeps what was said and the beginning of its turn, and lets it run.
     async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Arc<Running>, Refusal> {
-        let Ready { prepared, approving, recording, conversation, said, kept, guard } = ready;
+        let Ready { prepared, approving, recording, shelf, conversation, said, kept, guard } = ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let begin = Begin { turn: &turn, conversation: &conversation, said: &said[kept..], begun: &begun };
@@ -351,6 +356,7 @@ impl Memory {
             upstreams: prepared.upstreams,
             approving,
             tools: prepared.tools,
+            shelf,
             turn_timeout,
             person: None,
             journal: Some(journal),
@@ -380,7 +386,7 @@ impl Memory {
             *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
         });
         let memory = self.clone();
-        let over = Over { memory: self.clone(), running: running.clone(), _guard: guard };
+        let over = Over::new(self.clone(), running.clone(), guard);
         self.tasks.spawn(async move {
             let _over = over;
             let mut events = std::pin::pin!(drive(course, events, with));
@@ -443,22 +449,6 @@ impl Memory {
         }
         info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
         Ok(())
-    }
-}
-
-/// With it the task of a turn ends, however it does: nobody waits for more.
-struct Over {
-    memory: Arc<Memory>,
-    running: Arc<Running>,
-    _guard: OwnedMutexGuard<()>,
-}
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        let mut all = self.memory.running.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&self.running.turn);
-        drop(all);
-        self.running.over();
     }
 }
 

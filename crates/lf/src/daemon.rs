@@ -212,6 +212,7 @@ impl Fold {
                     content: text("text").into(),
                     is_error: lf["is_error"] == true,
                     rest: Map::new(),
+                    kept: None,
                 };
                 let elapsed = Duration::from_millis(lf["elapsed_ms"].as_u64().unwrap_or_default());
                 Some(ChatEvent::CallFinished { result, elapsed })

@@ -204,6 +204,7 @@ fn limits(reading: &mut Reading<'_, '_, '_>, raw: &RawModel) -> Limits {
         rounds: raw.rounds.unwrap_or(defaults.rounds),
         parallel_calls: size(raw.parallel_calls, defaults.parallel_calls),
         result_tokens: size(raw.result_tokens, defaults.result_tokens),
+        result_bytes: size(raw.result_bytes, defaults.result_bytes),
         context_tokens: size(raw.context_tokens, defaults.context_tokens),
         turn_timeout: reading.duration(Some("limits"), "turn_timeout", defaults.turn_timeout),
         approval_timeout: reading.duration(Some("limits"), "approval_timeout", defaults.approval_timeout),

@@ -98,6 +98,7 @@ runtime:
           rounds: 10
           parallel_calls: 16
           result_tokens: 25000
+          result_bytes: 100000
           turn_timeout: 300s
           approval_timeout: 300s
           repeat_calls: 3

@@ -80,7 +80,7 @@ pub struct OutOfPlace {
 /// A turn in its present step.
 #[derive(Debug)]
 pub struct Course {
-    step: Step,
+    pub(super) step: Step,
 }
 
 impl Course {

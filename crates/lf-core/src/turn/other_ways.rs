@@ -107,7 +107,7 @@ impl AskModel {
             Some(ToolChoice::Required) if other.tools.is_empty() => return false,
             _ => {}
         }
-        turn.tools = other.tools;
+        turn.tools = if turn.offers_results() { other.tools.with_results() } else { other.tools };
         turn.request.tools = if turn.last { [].into() } else { turn.tools.specs() };
         turn.request.parameters = other.parameters;
         if turn.last {

@@ -7,6 +7,8 @@ use crate::message::{Content, Message, Part, ToolResult};
 use crate::model::ModelError;
 use crate::tool::{Tool, ToolError, ToolOutput};
 
+use crate::results::SOURCE;
+
 use super::output::result_for_model;
 use super::plan::{Planned, PlannedCall};
 use super::{AskModel, Done, Round, Step, Turn};
@@ -108,7 +110,14 @@ impl RunTools {
     ) {
         let Some(planned) = self.planned.get(index) else { return };
         let result = match outcome {
-            Ok(output) => result_for_model(&planned.call, output, self.turn.limits.result_tokens),
+            Ok(output) => {
+                let (mut result, cut) = result_for_model(&planned.call, output, self.turn.room());
+                if let Some(cut) = cut {
+                    let is_look = matches!(&planned.plan, Planned::Run(tool) if &*tool.server == SOURCE);
+                    self.turn.keep_whole(&mut result, cut, is_look);
+                }
+                result
+            }
             Err(error) => ToolResult::error(&planned.call, error.to_string()),
         };
         events.push(ChatEvent::CallFinished { result: result.clone(), elapsed });
@@ -183,7 +192,7 @@ const LOST: &str = "the turn failed while this call was running; its outcome is 
 const LAST: &str = "[No more tool calls are possible in this turn. Answer with what is known so far.]";
 
 /// Said in a result, because that is the one place which every dialect carries and every model reads.
-fn say(content: &mut Content, note: &str) {
+pub(super) fn say(content: &mut Content, note: &str) {
     let note = format!("\n\n{note}");
     match content {
         Content::Text(text) => text.push_str(&note),

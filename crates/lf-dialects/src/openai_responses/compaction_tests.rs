@@ -233,6 +233,7 @@ fn what_tools_returned_is_told_in_words_that_every_api_takes() {
         content: Content::Parts(parts),
         is_error: false,
         rest: Map::new(),
+        kept: None,
     };
     let (request, _) = planned(&conversation(), &[Message::Tool(result)]);
     let text = question(&request);

@@ -225,7 +225,7 @@ impl Reader {
             }
             _ => None,
         });
-        let mut result = ToolResult { call_id, name: None, content, is_error: false, rest };
+        let mut result = ToolResult { call_id, name: None, content, is_error: false, rest, kept: None };
         match called {
             Some((at, name)) => {
                 result.name = Some(name);

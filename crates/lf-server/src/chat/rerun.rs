@@ -14,6 +14,7 @@ use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::results::Shelf;
 
 /// Who runs the calls of a turn that is made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,12 +72,14 @@ impl App {
             wait: setup.limits.approval_timeout,
         };
         let turn_timeout = setup.limits.turn_timeout;
+        let shelf = Shelf::new(&self.results, &setup, None);
         let mut events = Vec::new();
         let course = Course::new(setup, &mut events);
         let upstream = Upstream { model, provider, stand_in: None };
         let drive_with = Drive {
             upstreams: Upstreams::new(upstream, Vec::new(), self.circuits.clone()),
             tools,
+            shelf,
             turn_timeout,
             person: with.person,
             approving,

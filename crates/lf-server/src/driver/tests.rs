@@ -177,6 +177,7 @@ fn prepared(
     let with = Drive {
         upstreams: answered_by(model),
         tools: Arc::new(tools(meeting, bench.dropped.clone())),
+        shelf: Shelf::default(),
         person: None,
         approving: Approving {
             approvals: Arc::new(CallApprovals::new()),

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use lf_core::results::SOURCE;
 use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
 use lf_core::{ChatEvent, Journal as _, Message, Model, ModelError, Project, ToolRef, ToolSet};
@@ -19,6 +20,7 @@ use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::results::Shelf;
 
 /// A turn as its journal tells it.
 struct Read {
@@ -173,6 +175,7 @@ impl App {
             upstreams,
             approving,
             tools: self.tools_of(&project, &model),
+            shelf: Shelf::new(&self.results, &setup, Some((memory.store.clone(), turn.conversation.clone()))),
             turn_timeout: setup.limits.turn_timeout,
             person: None,
             journal: Some(Box::new(journal)),
@@ -259,7 +262,9 @@ fn take_up(
     journal: &mut TurnJournal,
     (tools, answering): (&ToolSet, bool),
 ) {
-    let repeatable = |id: &ToolRef| tools.tool(id).is_some_and(|tool| tool.repeatable);
+    // a look into a result changes nothing; its tools came to the turn later
+    let repeatable =
+        |id: &ToolRef| &*id.server == SOURCE || tools.tool(id).is_some_and(|tool| tool.repeatable);
     let entries: Vec<Entry> = match course.step() {
         Step::AskModel(_) if answering => vec![Entry::Interrupted],
         Step::RunTools(run) => run

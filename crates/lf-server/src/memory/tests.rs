@@ -316,6 +316,7 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
     let with = Drive {
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
         tools: bench.app.tools_of(bench.app.project().unwrap(), &demo()),
+        shelf: Shelf::default(),
         turn_timeout,
         person: None,
         approving: unattended(),

@@ -30,6 +30,7 @@ fn result(id: &str) -> Message {
         content: "seen".into(),
         is_error: false,
         rest: Map::new(),
+        kept: None,
     })
 }
 
