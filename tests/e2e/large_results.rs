@@ -1,10 +1,14 @@
 //! Results that are too large for a model: what it is shown, and how it looks further.
 
-use lf_tests::client::{chat, post};
+use std::time::Duration;
+
+use lf_tests::client::{chat, get, post, stream};
 use lf_tests::conversation::{at, create};
 use lf_tests::project::{Daemon, TestProject, document, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
+use lf_tests::wait::eventually;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 /// 1,088,890 bytes.
@@ -16,6 +20,14 @@ fn server() -> Value {
 
 fn look(id: &str, arguments: Value) -> Reply {
     Reply::calls([Call::new(id, "result_read", arguments)])
+}
+
+/// A new one, which may use the tool.
+fn conversation(daemon: &Daemon) -> String {
+    let id = create(daemon, &json!({}));
+    let tool = json!({"server_id": "m", "tool_name": "lines"});
+    post(&at(daemon, &id, "/tools"), &tool).ok();
+    id
 }
 
 fn say(daemon: &Daemon, id: &str, text: &str) {
@@ -83,11 +95,7 @@ fn a_later_turn_reads_on_after_a_restart_and_another_conversation_cannot() {
     });
     let project = TestProject::with_model(&model.base_url(), &[server()]);
     let daemon = project.serve();
-    let (mine, other) = (create(&daemon, &json!({})), create(&daemon, &json!({})));
-    for id in [&mine, &other] {
-        let tool = json!({"server_id": "m", "tool_name": "lines"});
-        post(&at(&daemon, id, "/tools"), &tool).ok();
-    }
+    let (mine, other) = (conversation(&daemon), conversation(&daemon));
     say(&daemon, &mine, "get it");
     daemon.stop();
     let daemon = project.serve();
@@ -144,4 +152,30 @@ fn a_recorded_turn_with_a_look_into_a_result_plays_in_the_place_of_its_model() {
     let playing = TestProject::playing(&tape);
     let answer = playing.run(&["chat", "hi"]).ok();
     assert_eq!(answer.stdout.trim(), "It says line 50000.");
+}
+
+#[test]
+fn a_turn_that_a_crash_interrupted_reads_on_in_what_was_cut_before() {
+    let model = ScriptedModel::start([
+        Reply::call("a", "~lines", json!({})),
+        Reply::silence(),
+        look("b", json!({"handle": "result-1", "offset": 77_777, "length": 1, "unit": "lines"})),
+        Reply::text("done"),
+    ]);
+    let project = TestProject::with_model(&model.base_url(), &[server()]);
+    let daemon = project.serve();
+    let id = conversation(&daemon);
+    let mut events = stream(&at(&daemon, &id, "/chat"), &json!({"content": "hi", "stream": true}));
+    let started = events.until("the start", |event| event["event"] == "started");
+    let turn = started["turn"].as_str().unwrap().to_owned();
+    eventually("the second ask", || (model.asked().len() == 2).then_some(()));
+    daemon.signal(Signal::SIGKILL);
+    drop(events);
+    daemon.wait(Duration::from_secs(5));
+    let daemon = project.serve();
+    let url = daemon.url(&format!("/v1/turns/{turn}"));
+    eventually("the turn to end", || (get(&url).ok()["status"] == "finished").then_some(()));
+    let read = model.request(3).result_of("b").unwrap();
+    assert!(read.ends_with("\nline 77777\n"), "{read}");
+    model.finish();
 }

@@ -9,6 +9,7 @@
 
 mod approvals;
 mod assistants;
+mod bounds;
 mod cancelling;
 mod cassettes;
 mod configuration;
@@ -27,6 +28,7 @@ mod kept_chats;
 mod kept_responses;
 mod large_results;
 mod lifecycle;
+mod limits;
 mod mcp_clients;
 mod mcp_gateway;
 mod mcp_generations;

@@ -29,6 +29,8 @@ pub mod event;
 
 pub mod turn;
 
+pub mod quota;
+
 pub mod journal;
 
 pub use event::ChatEvent;

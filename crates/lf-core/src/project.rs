@@ -3,6 +3,7 @@
 mod approval;
 mod auth;
 mod limits;
+mod price;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +17,12 @@ use serde_json::{Map, Value};
 use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
+use crate::quota::Quota;
 use crate::tool::{Approval, Hints, Retries};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
 pub use limits::Limits;
+pub use price::Price;
 
 /// One project.
 #[derive(Debug, Clone)]
@@ -33,6 +36,8 @@ pub struct Project {
     /// A key of `models`; `None` only when there are no models.
     pub default_model: Option<String>,
     pub prompts: IndexMap<String, PromptSet>,
+    /// What all who use it may use together.
+    pub quota: Quota,
 }
 
 /// Why an entry of the file cannot be used although the file is right, such as a missing variable.
@@ -341,6 +346,10 @@ pub struct Model {
     /// Merged over the request's fields; the file wins.
     pub extra_body: Map<String, Value>,
     pub limits: Limits,
+    /// `None`: nobody knows.
+    pub price: Option<Price>,
+    /// Whether it is shown images; where not, notes that there were some.
+    pub images: bool,
     /// Keys of [`Project::models`]: who answers when this one cannot, in order.
     pub fallback: Vec<String>,
 }
@@ -353,12 +362,15 @@ impl Model {
         model: impl Into<String>,
         base_url: impl Into<String>,
     ) -> Self {
+        let model = model.into();
         Self {
             name: name.into(),
             description: None,
             provider,
             dialect: provider.dialect(),
-            model: model.into(),
+            price: provider.price(),
+            images: provider.shows_images(&model),
+            model,
             cassette: None,
             base_url: base_url.into(),
             api_key: None,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::event::ChatEvent;
 use crate::message::{AssistantMessage, Content, Message, Prose, ToolCall};
 use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest, ToolChoice, Usage};
-use crate::project::{Limits, ToolCallStrategy};
+use crate::project::{Limits, Price, ToolCallStrategy};
 use crate::prompting;
 use crate::results::KeptResult;
 use crate::text_calls::{Piece, TextCall, TextEnd, TextFormat, TextScanner};
@@ -21,9 +21,11 @@ use crate::tool_set::ToolSet;
 mod approval;
 pub mod cassette;
 mod course;
+mod ending;
 mod keeping;
 mod other_ways;
 mod output;
+mod pictures;
 mod plan;
 mod resume;
 mod run;
@@ -31,11 +33,13 @@ mod setup;
 
 pub use approval::{Ask, AskPerson, Decision, Verdict, Waiting, refusal};
 pub use course::{Course, Entry, OutOfPlace, Taken};
+pub use ending::{Limit, Spent};
 pub use other_ways::{Rescue, StandIn};
 pub use output::{Cut, result_for_model};
 pub use plan::{Planned, PlannedCall};
 pub use resume::{Resume, answer_in_order, check_answers, put_back, size_of};
 pub use run::RunTools;
+use run::say;
 pub use setup::Setup;
 
 /// What the driver does next.
@@ -59,11 +63,12 @@ pub struct Done {
     pub resume: Option<Resume>,
     /// Calls that were not run because nobody had approved them.
     pub waiting: Option<Waiting>,
+    pub spent: Spent,
 }
 
 impl Done {
-    fn with(said: Arc<[Message]>) -> Self {
-        Self { said, failed: false, resume: None, waiting: None }
+    fn with(said: Arc<[Message]>, spent: Spent) -> Self {
+        Self { said, failed: false, resume: None, waiting: None, spent }
     }
 }
 
@@ -88,9 +93,12 @@ struct Turn {
     always: Vec<ToolRef>,
     /// Finished rounds, the last answer not counted.
     rounds: u32,
-    /// No tools are offered any more: this ask is for the answer.
-    last: bool,
+    ended_by: Option<Limit>,
+    limit_told: bool,
     usage: Usage,
+    spent: Spent,
+    price: Option<Price>,
+    images: bool,
     /// Calls minted an id so far.
     minted: u32,
     repeats: HashMap<String, u32>,
@@ -127,8 +135,12 @@ fn begin(setup: Setup, events: &mut Vec<ChatEvent>) -> Box<Turn> {
         calls_left: setup.calls_left,
         always: setup.always,
         rounds: 0,
-        last: false,
+        ended_by: None,
+        limit_told: false,
         usage: Usage::default(),
+        spent: Spent::default(),
+        price: setup.price,
+        images: setup.images,
         minted: 0,
         repeats: HashMap::new(),
         apart: false,
@@ -137,6 +149,8 @@ fn begin(setup: Setup, events: &mut Vec<ChatEvent>) -> Box<Turn> {
         cut: Vec::new(),
     });
     turn.offer_what_was_cut();
+    let has = pictures::any(&turn.request.messages);
+    turn.notice_pictures(has, events);
     turn
 }
 
@@ -182,10 +196,8 @@ struct Malformed {
 
 impl AskModel {
     fn new(mut turn: Box<Turn>) -> Self {
-        if turn.last {
-            turn.request.tools = [].into();
-            turn.request.tool_choice = None;
-            turn.request.parameters.remove("parallel_tool_calls");
+        if turn.is_last() {
+            turn.ask_for_the_end();
         } else if turn.rounds > 0
             && matches!(turn.request.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)))
         {
@@ -198,11 +210,14 @@ impl AskModel {
 
     /// What to ask.
     pub fn request(&self) -> Cow<'_, ModelRequest> {
-        if self.turn.prompted {
-            Cow::Owned(prompting::as_text(&self.turn.request))
-        } else {
-            Cow::Borrowed(&self.turn.request)
+        let mut request = match self.turn.prompted {
+            true => Cow::Owned(prompting::as_text(&self.turn.request)),
+            false => Cow::Borrowed(&self.turn.request),
+        };
+        if !self.turn.images && pictures::any(&request.messages) {
+            pictures::as_notes(&mut request.to_mut().messages);
         }
+        request
     }
 
     /// Takes a piece of the answer.
@@ -267,6 +282,7 @@ impl AskModel {
     pub fn fail(mut self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
         self.flush(TextEnd::Cut, events);
         self.round.show_late(events);
+        self.turn.count(&self.round);
         self.turn.fail(error, events)
     }
 
@@ -283,11 +299,13 @@ impl AskModel {
         let cut = matches!(self.round.finish, Some(FinishReason::Length | FinishReason::ContentFilter));
         self.flush(if cut { TextEnd::Cut } else { TextEnd::Clean }, events);
         let Self { mut turn, mut round, .. } = self;
-        turn.usage += round.usage;
+        // an answer that began after a limit was reached is the last one, whatever it takes
+        let is_last = turn.is_last();
+        turn.count(&round);
         turn.apart = !round.text.is_empty() && !round.text.ends_with(char::is_whitespace) || turn.apart;
         let runnable = round.calls.iter().any(|raw| raw.call.arguments.value().is_ok());
         let forbidden = turn.request.tool_choice == Some(ToolChoice::None);
-        if turn.last || forbidden || (cut && !runnable) {
+        if is_last || forbidden || (cut && !runnable) {
             round.show_late(events);
             return Step::Done(turn.answer(*round, events));
         }
@@ -299,7 +317,7 @@ impl AskModel {
         if round.malformed.is_empty() {
             return Step::Done(turn.answer(*round, events));
         }
-        turn.report_malformed(*round);
+        turn.report_malformed(*round, events);
         Step::AskModel(Self::new(turn))
     }
 
@@ -360,7 +378,10 @@ impl Turn {
     fn answer(mut self: Box<Self>, mut round: Round, events: &mut Vec<ChatEvent>) -> Done {
         if !round.calls.is_empty() {
             let why = match round.finish {
-                _ if self.last => format!("after the limit of {} rounds", self.limits.rounds),
+                _ if self.limit_told => match &self.ended_by {
+                    Some(limit) => format!("after {limit}"),
+                    None => "after a limit".to_owned(),
+                },
                 Some(FinishReason::Length | FinishReason::ContentFilter) => {
                     "in an answer that was cut off".to_owned()
                 }
@@ -393,7 +414,7 @@ impl Turn {
 
     /// Ends the turn where it is; a text that was begun stays.
     fn stop(mut self: Box<Self>, round: Round, events: &mut Vec<ChatEvent>) -> Done {
-        self.usage += round.usage;
+        self.count(&round);
         if !round.text.is_empty() {
             self.request.messages.push(Message::Assistant(AssistantMessage {
                 content: round.text.into(),
@@ -414,7 +435,7 @@ impl Turn {
     }
 
     fn done(mut self: Box<Self>) -> Done {
-        Done::with(self.request.messages.split_off(self.given).into())
+        Done::with(self.request.messages.split_off(self.given).into(), self.spent)
     }
 
     /// Calls that could not be read, where the model is not asked again: nothing vanishes.
@@ -426,7 +447,7 @@ impl Turn {
     }
 
     /// Tells the model that what looks like its calls could not be read, so that it can send them again.
-    fn report_malformed(&mut self, round: Round) {
+    fn report_malformed(&mut self, round: Round, events: &mut Vec<ChatEvent>) {
         let mut said = round.text;
         let mut problems = String::new();
         for malformed in &round.malformed {
@@ -443,16 +464,20 @@ impl Turn {
             "<tool_response>\nError: the tool call could not be read, so nothing was run:{problems}\nSend the whole \
              call again, with valid JSON.\n</tool_response>"
         );
-        self.request
-            .messages
-            .push(Message::User(Prose { content: Content::Text(report), ..Prose::default() }));
         self.end_round();
+        let mut content = Content::Text(report);
+        if let Some(note) = self.tell_limit(events) {
+            say(&mut content, &note);
+        }
+        self.request.messages.push(Message::User(Prose { content, ..Prose::default() }));
     }
 
     /// Counts a round of calls; the ask after the last one is for the answer.
     fn end_round(&mut self) {
         self.rounds += 1;
-        self.last |= self.rounds >= self.limits.rounds;
+        if self.rounds >= self.limits.rounds {
+            self.reach(Limit::Rounds(self.limits.rounds));
+        }
     }
 
     fn mint_id(&mut self) -> String {

@@ -14,7 +14,7 @@ use lf_core::project::InlineTool;
 use lf_core::project::Provider;
 use lf_core::tool::Person;
 use lf_core::turn::{
-    Course, Done, Entry, Resume, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back,
+    Course, Done, Entry, Resume, Setup, Spent, StandIn, Waiting, answer_in_order, check_answers, put_back,
 };
 use lf_core::{
     Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Project, ToolRef, ToolSet, ToolSource,
@@ -26,6 +26,7 @@ use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance, Left, decide, named_in};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::quotas::{Charge, Payer};
 use crate::recording::Recording;
 use crate::results::Shelf;
 
@@ -81,6 +82,8 @@ pub(crate) struct Prepared {
     pub notices: Vec<String>,
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    /// Who pays for it; each was asked already.
+    pub payers: Vec<Payer>,
 }
 
 impl App {
@@ -121,7 +124,7 @@ impl App {
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
         let left_waiting = self.left_for(scope, &request, &mut conversation).await?;
-        let Prepared { project, setup, asked, notices, upstreams, tools } =
+        let Prepared { project, setup, asked, notices, upstreams, tools, payers } =
             self.prepare(scope, request, conversation).await?;
         if let Some((left, id)) = left_waiting
             && !self.approvals.take(&left)
@@ -135,6 +138,7 @@ impl App {
         let mut journal = recording.map(|recording| Box::new(recording) as Box<dyn Journal>);
         let turn_timeout = setup.limits.turn_timeout;
         let shelf = Shelf::new(&self.results, &setup, None);
+        let charge = Charge::new(&self.quotas, payers, Spent::default());
         let about = About::turn(&project, &setup, None);
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -155,8 +159,18 @@ impl App {
                 approvals.leave(waiting, about);
             }
         });
-        let with =
-            Drive { upstreams, tools, shelf, turn_timeout, person, approving, journal, stop: None, remember };
+        let with = Drive {
+            upstreams,
+            tools,
+            shelf,
+            charge,
+            turn_timeout,
+            person,
+            approving,
+            journal,
+            stop: None,
+            remember,
+        };
         let mut events = Box::pin(drive(course, events, with));
         let resumes = self.resumes.clone();
         Ok(stream! {
@@ -254,6 +268,8 @@ impl App {
             strategy: model.strategy,
             text_formats: text_formats(&model),
             limits: model.limits.clone(),
+            price: model.price,
+            images: model.images,
             calls_left: conversation.calls_left,
             always: conversation.always,
             waiting: conversation.waiting,
@@ -263,7 +279,10 @@ impl App {
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
-        Ok(Prepared { project, setup, asked, notices, upstreams, tools })
+        // last: what is refused for another reason costs nothing
+        let payers = payers(&project);
+        self.quotas.admit(&payers).await?;
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools, payers })
     }
 
     /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
@@ -293,6 +312,8 @@ impl App {
                         tools: ToolSet::new(&permitted(catalogue, model), inline, &request.tools),
                         parameters: parameters(model, request.parameters.clone()),
                         strategy: model.strategy,
+                        price: model.price,
+                        images: model.images,
                         text_formats: text_formats(model),
                         sealed: if model.base_url == asked.base_url {
                             Vec::new()
@@ -361,6 +382,12 @@ impl App {
         }
         tracing::info!(target: "agents.chat_orchestrator", tool_count = set.len(), tool_names = listed(&names), "MCP tools loaded");
     }
+}
+
+/// Who pays for a turn of this project.
+pub(crate) fn payers(project: &Project) -> Vec<Payer> {
+    let account = format!("project:{}/{}", project.namespace, project.name).into();
+    vec![Payer { account, quota: project.quota }]
 }
 
 /// The ids of all calls.

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::failover::Upstreams;
+use crate::quotas::Charge;
 use crate::results::Shelf;
 pub(crate) use asking::Approving;
 use attending::{Attending, Clock};
@@ -35,6 +36,8 @@ pub(crate) struct Drive {
     pub tools: Arc<dyn ToolSource>,
     /// Where results are that were cut for the model.
     pub shelf: Shelf,
+    /// Where it is counted what the turn uses.
+    pub charge: Charge,
     /// Stands still while the person is asked.
     pub turn_timeout: Duration,
     /// Who is asked what servers ask in the middle of calls.
@@ -55,16 +58,31 @@ pub(crate) fn drive(
     events: Vec<ChatEvent>,
     drive: Drive,
 ) -> impl Stream<Item = ChatEvent> + Send + 'static {
-    let Drive { mut upstreams, tools, shelf, turn_timeout, person, approving, journal, stop, remember } =
-        drive;
+    let Drive {
+        mut upstreams,
+        tools,
+        shelf,
+        charge,
+        turn_timeout,
+        person,
+        approving,
+        journal,
+        stop,
+        remember,
+    } = drive;
     let tools = shelf.over(tools);
     let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();
         let clock = Clock::new(turn_timeout);
-        let mut turn = Told { course, events, journal, shelf };
+        let mut turn = Told { course, events, journal, shelf, charge };
         turn.shelve();
+        let mut is_ending = false;
         loop {
+            if let Some(time) = turn.course.ending().filter(|_| !is_ending) {
+                is_ending = true;
+                clock.grant(time);
+            }
             match turn.course.step() {
                 Step::Done(_) => break,
                 Step::AskModel(_) => {
@@ -98,10 +116,19 @@ pub(crate) fn drive(
                                 turn.take(Entry::Answered);
                                 answer = None;
                             }
-                            Err(_) => {
-                                turn.take(Entry::Failed(too_long(&upstreams, turn_timeout)));
-                                answer = None;
-                            }
+                            Err(_) => match turn.take(Entry::TimeUp { limit: turn_timeout }) {
+                                Taken::Nothing => {
+                                    turn.take(Entry::Failed(too_long(&upstreams, turn_timeout)));
+                                    answer = None;
+                                }
+                                taken => {
+                                    is_ending = true;
+                                    clock.grant(turn.course.ending().unwrap_or_default());
+                                    if taken == Taken::AsksAgain {
+                                        answer = turn.ask(&mut upstreams);
+                                    }
+                                }
+                            },
                         }
                     }
                 }
@@ -166,9 +193,7 @@ pub(crate) fn drive(
                                 }
                                 None => break Some(Entry::Ran),
                             },
-                            () = clock.over() => {
-                                break Some(Entry::Failed(too_long(&upstreams, turn_timeout)));
-                            }
+                            () = clock.over() => break Some(Entry::TimeUp { limit: turn_timeout }),
                         }
                     };
                     if let Some(last) = last {
@@ -199,6 +224,7 @@ struct Told {
     events: Vec<ChatEvent>,
     journal: Option<Box<dyn Journal>>,
     shelf: Shelf,
+    charge: Charge,
 }
 
 impl Told {
@@ -206,11 +232,15 @@ impl Told {
         if let Some(journal) = &mut self.journal {
             journal.append(&entry);
         }
+        let is_piece = matches!(entry, Entry::Delta(_) | Entry::Notice(_));
         let taken = self.course.take(entry, &mut self.events).unwrap_or_else(|error| {
             tracing::error!(%error, "the driver and the turn do not agree");
             Taken::Nothing
         });
         self.shelve();
+        if !is_piece {
+            self.charge.has_used(self.course.spent());
+        }
         taken
     }
 
@@ -283,7 +313,10 @@ impl Told {
         Some((runnable, pause))
     }
 
-    fn ask(&self, upstreams: &mut Upstreams) -> Option<Answer> {
+    fn ask(&mut self, upstreams: &mut Upstreams) -> Option<Answer> {
+        if self.charge.counts() {
+            self.charge.asks(self.course.pending());
+        }
         match self.course.step() {
             Step::AskModel(ask) => Some(Answer { deltas: upstreams.ask(&ask.request()), held: None }),
             _ => None,

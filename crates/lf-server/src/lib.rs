@@ -14,6 +14,8 @@ mod recording;
 
 mod results;
 
+mod quotas;
+
 mod failover;
 
 mod responses;

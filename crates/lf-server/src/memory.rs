@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
+use lf_core::turn::{Course, Decision, Done, Entry, Spent, Verdict, Waiting};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
 use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
@@ -26,6 +26,7 @@ use crate::app::{App, Refusal};
 use crate::approvals::{self, About, Attendance, Outcome};
 use crate::chat::{self, Prepared};
 use crate::driver::{Approving, Drive, drive};
+use crate::quotas::Charge;
 use crate::recording::{Recorded, Recording};
 use crate::results::Shelf;
 
@@ -158,6 +159,7 @@ struct Ready {
     approving: Approving,
     recording: Option<Recording>,
     shelf: Shelf,
+    charge: Charge,
     conversation: String,
     /// What the client said, with the ids of the messages.
     said: Vec<(String, Message)>,
@@ -314,7 +316,7 @@ impl App {
 
     fn armed(
         &self,
-        prepared: Prepared,
+        mut prepared: Prepared,
         conversation: String,
         said: Vec<(String, Message)>,
         attendance: Attendance,
@@ -329,7 +331,9 @@ impl App {
         let recording = self.recording(&prepared.project, &prepared.setup, None);
         let journals = self.memory().ok().map(|memory| (memory.store.clone(), conversation.clone()));
         let shelf = Shelf::new(&self.results, &prepared.setup, journals);
-        Ready { prepared, approving, recording, shelf, conversation, said, kept: 0, guard }
+        let payers = std::mem::take(&mut prepared.payers);
+        let charge = Charge::new(&self.quotas, payers, Spent::default());
+        Ready { prepared, approving, recording, shelf, charge, conversation, said, kept: 0, guard }
     }
 }
 
@@ -340,7 +344,7 @@ fn not_begun(error: &tokio::task::JoinError) -> Refusal {
 impl Memory {
     /// Keeps what was said and the beginning of its turn, and lets it run.
     async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Arc<Running>, Refusal> {
-        let Ready { prepared, approving, recording, shelf, conversation, said, kept, guard } = ready;
+        let Ready { prepared, approving, recording, shelf, charge, conversation, said, kept, guard } = ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let begin = Begin { turn: &turn, conversation: &conversation, said: &said[kept..], begun: &begun };
@@ -357,6 +361,7 @@ impl Memory {
             approving,
             tools: prepared.tools,
             shelf,
+            charge,
             turn_timeout,
             person: None,
             journal: Some(journal),

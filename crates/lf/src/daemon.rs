@@ -218,7 +218,7 @@ impl Fold {
                 Some(ChatEvent::CallFinished { result, elapsed })
             }
             "model" => Some(ChatEvent::Answering { model: text("model") }),
-            "notice" => Some(ChatEvent::Notice(text("message"))),
+            "notice" | "limit" => Some(ChatEvent::Notice(text("message"))),
             _ => self.asked(lf),
         }
     }

@@ -10,6 +10,7 @@ use crate::tool::{Tool, ToolError, ToolOutput};
 use crate::results::SOURCE;
 
 use super::output::result_for_model;
+use super::pictures;
 use super::plan::{Planned, PlannedCall};
 use super::{AskModel, Done, Round, Step, Turn};
 
@@ -85,6 +86,11 @@ impl RunTools {
         )));
     }
 
+    /// Whether the call at this index was handed to its source.
+    pub(super) fn has_begun(&self, index: usize) -> bool {
+        self.tries.get(index).is_some_and(|tries| *tries > 0)
+    }
+
     fn tool(&self, index: usize) -> Option<&Tool> {
         match &self.planned.get(index)?.plan {
             Planned::Run(id) => self.turn.tools.tool(id),
@@ -116,6 +122,7 @@ impl RunTools {
                     let is_look = matches!(&planned.plan, Planned::Run(tool) if &*tool.server == SOURCE);
                     self.turn.keep_whole(&mut result, cut, is_look);
                 }
+                self.turn.notice_pictures(pictures::has(&result.content), events);
                 result
             }
             Err(error) => ToolResult::error(&planned.call, error.to_string()),
@@ -169,6 +176,7 @@ impl RunTools {
             return Step::Done(turn.hand_over(&planned, Round::default(), events));
         }
         turn.end_round();
+        let note = turn.tell_limit(events);
         if let Some(last) = answers.last_mut() {
             for problem in turn.unread.drain(..) {
                 say(
@@ -176,8 +184,8 @@ impl RunTools {
                     &format!("[another call of this message could not be read and was not run: {problem}]"),
                 );
             }
-            if turn.last {
-                say(&mut last.content, LAST);
+            if let Some(note) = &note {
+                say(&mut last.content, note);
             }
         }
         turn.request.messages.extend(answers.into_iter().map(Message::Tool));
@@ -189,7 +197,6 @@ const NOT_RUN: &str = "the turn was stopped before this call was run";
 const STOPPED: &str = "the turn was stopped while this call was running; its outcome is unknown";
 const NEVER_RUN: &str = "the turn failed before this call was run";
 const LOST: &str = "the turn failed while this call was running; its outcome is unknown";
-const LAST: &str = "[No more tool calls are possible in this turn. Answer with what is known so far.]";
 
 /// Said in a result, because that is the one place which every dialect carries and every model reads.
 pub(super) fn say(content: &mut Content, note: &str) {

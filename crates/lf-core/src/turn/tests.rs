@@ -144,6 +144,7 @@ fn told(events: &[ChatEvent]) -> String {
                 writeln!(out, "client {}", calls.join(", "))
             }
             ChatEvent::Notice(text) => writeln!(out, "notice {text}"),
+            ChatEvent::Limited(limit) => writeln!(out, "limited {}", limit.name()),
             ChatEvent::Answering { model } => writeln!(out, "answering {model}"),
             ChatEvent::Native(native) => writeln!(out, "native {}", native.item),
             ChatEvent::Finished { reason, rounds, .. } => {

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use futures_core::Stream;
 use lf_core::turn::cassette::Cassette;
-use lf_core::turn::{Course, Setup};
+use lf_core::turn::{Course, Setup, Spent};
 use lf_core::{ChatEvent, ModelRequest, Project, ToolSource};
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 
-use super::{With, parameters, text_formats};
+use super::{With, parameters, payers, text_formats};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::quotas::Charge;
 use crate::results::Shelf;
 
 /// Who runs the calls of a turn that is made again.
@@ -60,6 +61,8 @@ impl App {
             strategy: model.strategy,
             text_formats: text_formats(&model),
             limits: model.limits.clone(),
+            price: model.price,
+            images: model.images,
             calls_left: recorded.calls_left,
             always: Vec::new(),
             waiting: None,
@@ -73,6 +76,9 @@ impl App {
         };
         let turn_timeout = setup.limits.turn_timeout;
         let shelf = Shelf::new(&self.results, &setup, None);
+        let payers = payers(&project);
+        self.quotas.admit(&payers).await?;
+        let charge = Charge::new(&self.quotas, payers, Spent::default());
         let mut events = Vec::new();
         let course = Course::new(setup, &mut events);
         let upstream = Upstream { model, provider, stand_in: None };
@@ -80,6 +86,7 @@ impl App {
             upstreams: Upstreams::new(upstream, Vec::new(), self.circuits.clone()),
             tools,
             shelf,
+            charge,
             turn_timeout,
             person: with.person,
             approving,

@@ -18,8 +18,10 @@ use tracing::{info, warn};
 use super::{Memory, Running, message_id};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
+use crate::chat::payers;
 use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::quotas::Charge;
 use crate::results::Shelf;
 
 /// A turn as its journal tells it.
@@ -176,6 +178,8 @@ impl App {
             approving,
             tools: self.tools_of(&project, &model),
             shelf: Shelf::new(&self.results, &setup, Some((memory.store.clone(), turn.conversation.clone()))),
+            // its requests before were counted when they were made
+            charge: Charge::new(&self.quotas, payers(&project), course.spent()),
             turn_timeout: setup.limits.turn_timeout,
             person: None,
             journal: Some(Box::new(journal)),

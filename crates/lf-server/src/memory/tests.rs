@@ -41,6 +41,7 @@ fn project(name: &str, models: impl IntoIterator<Item = Model>) -> Project {
         default_model: models.keys().next().cloned(),
         models,
         prompts: IndexMap::new(),
+        quota: lf_core::quota::Quota::default(),
     }
 }
 
@@ -317,6 +318,7 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
         tools: bench.app.tools_of(bench.app.project().unwrap(), &demo()),
         shelf: Shelf::default(),
+        charge: Charge::default(),
         turn_timeout,
         person: None,
         approving: unattended(),

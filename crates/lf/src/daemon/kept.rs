@@ -188,6 +188,7 @@ fn read_event(event: &Value) -> Option<ChatEvent> {
             ChatEvent::ClientCalls(calls.collect())
         }
         "notice" => ChatEvent::Notice(text("text")),
+        "limit" => ChatEvent::Notice(text("message")),
         "finished" => {
             let tokens = |key: &str| event["usage"][key].as_u64().unwrap_or_default();
             ChatEvent::Finished {
