@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 pub use approval::{RawApproval, RawDecision};
 pub use auth::{RawAuth, RawAuthKind, RawClientMethod};
-pub use limits::{RawProcessLimits, RawSize};
+pub use limits::{RawInput, RawLimits, RawPrice, RawProcessLimits, RawQuota, RawSize};
 pub use policy::{RawAnnotations, RawLabel, RawLabels, RawPolicy, RawRule, RawVerdict};
 pub use prompts::{RawMessage, RawPromptSet, RawRole};
 pub use retry::{RawRetry, RawRetryRule, RawTrouble};
@@ -57,6 +57,8 @@ pub struct RawProject {
     pub storage: Option<String>,
     /// Which calls of tools run, wait for a person, or never run.
     pub policy: Option<RawPolicy>,
+    /// What all who use the project may use together.
+    pub quota: Option<RawQuota>,
     /// Kept; not used by this version.
     #[schemars(extend("x-unused" = true))]
     pub rag: Option<Value>,
@@ -303,6 +305,12 @@ pub struct RawModel {
     pub extra_body: Option<Map<String, Value>>,
     /// Bounds for one turn.
     pub limits: Option<RawLimits>,
+    /// What the model costs; for `limits: {cost_usd}` and for what is counted.
+    pub price: Option<RawPrice>,
+    /// What the model takes: `[text, image]`, or `[text]`, where images become a note that there were some. Default: by
+    /// provider and name.
+    #[schemars(extend("uniqueItems" = true))]
+    pub input: Option<Vec<RawInput>>,
     /// Models to ask, in this order, when this one cannot be reached, is limiting requests, or fails before its answer
     /// begins. Their own `fallback` is not followed.
     #[schemars(extend("uniqueItems" = true))]
@@ -413,36 +421,6 @@ pub struct RawTool {
 #[serde(rename_all = "lowercase")]
 pub enum RawToolKind {
     Function,
-}
-
-/// Bounds for one turn.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "limits")]
-pub struct RawLimits {
-    /// Rounds of tool calls before one last answer without tools. Default 10.
-    #[schemars(range(min = 1, max = 1000))]
-    pub rounds: Option<u32>,
-    /// Calls of one round that run at the same time. Default 16.
-    #[schemars(range(min = 1, max = 256))]
-    pub parallel_calls: Option<u32>,
-    /// Longest tool result shown to the model, in tokens of about 4 bytes. Default 25000.
-    #[schemars(range(min = 100, max = 10_000_000))]
-    pub result_tokens: Option<u32>,
-    /// Most of a kept conversation that the model is shown, in tokens of about 4 bytes; the oldest exchanges are left out.
-    /// Default 100000.
-    #[schemars(range(min = 1000, max = 100_000_000))]
-    pub context_tokens: Option<u32>,
-    /// Longest time for a whole turn. Default 5m.
-    pub turn_timeout: Option<RawDuration>,
-    /// Longest wait for a person who has to approve a call; the turn's time stands still. Default 5m.
-    pub approval_timeout: Option<RawDuration>,
-    /// The same call this many times in one turn is answered with an error. Default 3.
-    #[schemars(range(min = 1, max = 1000))]
-    pub repeat_calls: Option<u32>,
-    /// Most a turn may cost. Understood but not acted on yet.
-    #[schemars(range(min = 0), extend("x-later" = true))]
-    pub cost_usd: Option<f64>,
 }
 
 /// Where text is wanted but people write `8080` or `true`: taken as it is written.

@@ -2,6 +2,8 @@
 
 mod approval;
 mod auth;
+mod limits;
+mod price;
 mod provider;
 mod storage;
 
@@ -18,9 +20,12 @@ use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
 use crate::policy::Policy;
+use crate::quota::Quota;
 use crate::tool::{Approval, Hints, Retries};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
+pub use limits::Limits;
+pub use price::Price;
 pub use provider::Provider;
 pub use storage::Storage;
 
@@ -40,6 +45,8 @@ pub struct Project {
     pub storage: Result<Storage, Disabled>,
     /// Which calls of tools run, wait for a person, or never run.
     pub policy: Policy,
+    /// What all who use it may use together.
+    pub quota: Quota,
 }
 
 /// Why an entry of the file cannot be used although the file is right, such as a missing variable.
@@ -348,6 +355,10 @@ pub struct Model {
     /// Merged over the request's fields; the file wins.
     pub extra_body: Map<String, Value>,
     pub limits: Limits,
+    /// `None`: nobody knows.
+    pub price: Option<Price>,
+    /// Whether it is shown images; where not, notes that there were some.
+    pub images: bool,
     /// Keys of [`Project::models`]: who answers when this one cannot, in order.
     pub fallback: Vec<String>,
 }
@@ -360,12 +371,15 @@ impl Model {
         model: impl Into<String>,
         base_url: impl Into<String>,
     ) -> Self {
+        let model = model.into();
         Self {
             name: name.into(),
             description: None,
             provider,
             dialect: provider.dialect(),
-            model: model.into(),
+            price: provider.price(),
+            images: provider.shows_images(&model),
+            model,
             cassette: None,
             base_url: base_url.into(),
             api_key: None,
@@ -402,45 +416,6 @@ pub struct InlineTool {
     pub name: String,
     pub description: String,
     pub parameters: Arc<Value>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Limits {
-    /// Rounds of tool calls before one last answer without tools. Default 10.
-    pub rounds: u32,
-    /// Calls of one round that run at the same time. Default 16.
-    pub parallel_calls: usize,
-    /// What one result may take of the model's context, estimated at 4 bytes a token. Default 25 000.
-    pub result_tokens: usize,
-    /// What a model is shown of a kept conversation, estimated at 4 bytes a token. Default 100 000.
-    pub context_tokens: usize,
-    /// The whole turn. Default 5 min.
-    pub turn_timeout: Duration,
-    /// The same call (name and arguments) this many times in a turn is answered with an error. Default 3.
-    pub repeat_calls: u32,
-    /// How long a person is waited for who has to approve a call; the turn's time stands still. Default 5 min.
-    #[serde(default = "approval_timeout")]
-    pub approval_timeout: Duration,
-}
-
-/// Journals of earlier versions do not have it.
-fn approval_timeout() -> Duration {
-    Duration::from_secs(300)
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            rounds: 10,
-            parallel_calls: 16,
-            result_tokens: 25_000,
-            context_tokens: 100_000,
-            turn_timeout: Duration::from_secs(300),
-            repeat_calls: 3,
-            approval_timeout: approval_timeout(),
-        }
-    }
 }
 
 /// Messages put before a conversation. `{{name}}` and `{{name | default}}` are filled in per request.

@@ -15,7 +15,7 @@ use lf_core::project::InlineTool;
 use lf_core::project::Provider;
 use lf_core::tool::Person;
 use lf_core::turn::{
-    Course, Done, Entry, Resume, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back,
+    Course, Done, Entry, Resume, Setup, Spent, StandIn, Waiting, answer_in_order, check_answers, put_back,
 };
 use lf_core::{
     Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Project, ToolRef, ToolSet, ToolSource,
@@ -27,7 +27,9 @@ use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance, Left, decide, named_in};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::quotas::{Charge, Payer};
 use crate::recording::Recording;
+use crate::results::Shelf;
 use crate::rules::{Check, Recorded, Rules};
 
 use asked::{inline_tools, parameters, prompted, text_formats, tool_choice};
@@ -85,6 +87,8 @@ pub(crate) struct Prepared {
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
     pub check: Arc<dyn Check>,
+    /// Who pays for it; each was asked already.
+    pub payers: Vec<Payer>,
 }
 
 impl App {
@@ -126,7 +130,7 @@ impl App {
         let attendance = conversation.attendance;
         let left = self.left_for(scope, &request).await?;
         let decisions = request.approvals.clone();
-        let Prepared { project, mut setup, asked, notices, upstreams, tools, check } =
+        let Prepared { project, mut setup, asked, notices, upstreams, tools, check, payers } =
             self.prepare(scope, request, conversation).await?;
         if let Some((left, id)) = left {
             // only now: what others decided meanwhile counts
@@ -143,6 +147,8 @@ impl App {
         let recording = self.recording(&project, &setup, recording);
         let mut journal = recording.map(|recording| Box::new(recording) as Box<dyn Journal>);
         let turn_timeout = setup.limits.turn_timeout;
+        let shelf = Shelf::new(&self.results, &setup, None);
+        let charge = Charge::new(&self.quotas, payers, Spent::default());
         let about = About::turn(&project, &setup, None);
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -163,8 +169,19 @@ impl App {
                 approvals.leave(waiting, about);
             }
         });
-        let with =
-            Drive { upstreams, tools, check, turn_timeout, person, approving, journal, stop: None, remember };
+        let with = Drive {
+            upstreams,
+            tools,
+            check,
+            shelf,
+            charge,
+            turn_timeout,
+            person,
+            approving,
+            journal,
+            stop: None,
+            remember,
+        };
         let mut events = Box::pin(drive(course, events, with));
         let resumes = self.resumes.clone();
         Ok(stream! {
@@ -267,6 +284,8 @@ impl App {
             strategy: model.strategy,
             text_formats: text_formats(&model),
             limits: model.limits.clone(),
+            price: model.price,
+            images: model.images,
             calls_left: conversation.calls_left,
             always: conversation.always,
             judged: model.provider != Provider::Replay && !project.policy.is_empty(),
@@ -278,7 +297,10 @@ impl App {
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
-        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check })
+        // last: what is refused for another reason costs nothing
+        let payers = payers(&project);
+        self.quotas.admit(&payers).await?;
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, payers })
     }
 
     /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
@@ -308,6 +330,8 @@ impl App {
                         tools: ToolSet::new(&permitted(catalogue, model), inline, &request.tools),
                         parameters: parameters(model, request.parameters.clone()),
                         strategy: model.strategy,
+                        price: model.price,
+                        images: model.images,
                         text_formats: text_formats(model),
                         sealed: if model.base_url == asked.base_url {
                             Vec::new()
@@ -384,6 +408,12 @@ impl App {
         }
         tracing::info!(target: "agents.chat_orchestrator", tool_count = set.len(), tool_names = listed(&names), "MCP tools loaded");
     }
+}
+
+/// Who pays for a turn of this project.
+pub(crate) fn payers(project: &Project) -> Vec<Payer> {
+    let account = format!("project:{}/{}", project.namespace, project.name).into();
+    vec![Payer { account, quota: project.quota }]
 }
 
 /// The ids of all calls.

@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::failover::Upstreams;
+use crate::quotas::Charge;
+use crate::results::Shelf;
 use crate::rules::{self, Asked, Check, Facts, permit};
 pub(crate) use asking::Approving;
 use attending::{Attending, Clock};
@@ -33,6 +35,10 @@ pub(crate) struct Drive {
     pub tools: Arc<dyn ToolSource>,
     /// Who says which calls run.
     pub check: Arc<dyn Check>,
+    /// Where results are that were cut for the model.
+    pub shelf: Shelf,
+    /// Where it is counted what the turn uses.
+    pub charge: Charge,
     /// Stands still while the person is asked.
     pub turn_timeout: Duration,
     /// Who is asked what servers ask in the middle of calls.
@@ -53,14 +59,32 @@ pub(crate) fn drive(
     events: Vec<ChatEvent>,
     drive: Drive,
 ) -> impl Stream<Item = ChatEvent> + Send + 'static {
-    let Drive { mut upstreams, tools, check, turn_timeout, person, approving, journal, stop, remember } =
-        drive;
+    let Drive {
+        mut upstreams,
+        tools,
+        check,
+        shelf,
+        charge,
+        turn_timeout,
+        person,
+        approving,
+        journal,
+        stop,
+        remember,
+    } = drive;
+    let tools = shelf.over(tools);
     let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();
         let clock = Clock::new(turn_timeout);
-        let mut turn = Told { course, events, journal };
+        let mut turn = Told { course, events, journal, shelf, charge };
+        turn.shelve();
+        let mut is_ending = false;
         loop {
+            if let Some(time) = turn.course.ending().filter(|_| !is_ending) {
+                is_ending = true;
+                clock.grant(time);
+            }
             match turn.course.step() {
                 Step::Done(_) => break,
                 Step::AskModel(_) => {
@@ -94,10 +118,19 @@ pub(crate) fn drive(
                                 turn.take(Entry::Answered);
                                 answer = None;
                             }
-                            Err(_) => {
-                                turn.take(Entry::Failed(too_long(&upstreams, turn_timeout)));
-                                answer = None;
-                            }
+                            Err(_) => match turn.take(Entry::TimeUp { limit: turn_timeout }) {
+                                Taken::Nothing => {
+                                    turn.take(Entry::Failed(too_long(&upstreams, turn_timeout)));
+                                    answer = None;
+                                }
+                                taken => {
+                                    is_ending = true;
+                                    clock.grant(turn.course.ending().unwrap_or_default());
+                                    if taken == Taken::AsksAgain {
+                                        answer = turn.ask(&mut upstreams);
+                                    }
+                                }
+                            },
                         }
                     }
                 }
@@ -168,9 +201,7 @@ pub(crate) fn drive(
                                 }
                                 None => break Some(Entry::Ran),
                             },
-                            () = clock.over() => {
-                                break Some(Entry::Failed(too_long(&upstreams, turn_timeout)));
-                            }
+                            () = clock.over() => break Some(Entry::TimeUp { limit: turn_timeout }),
                         }
                     };
                     if let Some(last) = last {
@@ -200,6 +231,8 @@ struct Told {
     /// Not yet shown.
     events: Vec<ChatEvent>,
     journal: Option<Box<dyn Journal>>,
+    shelf: Shelf,
+    charge: Charge,
 }
 
 impl Told {
@@ -207,10 +240,24 @@ impl Told {
         if let Some(journal) = &mut self.journal {
             journal.append(&entry);
         }
-        self.course.take(entry, &mut self.events).unwrap_or_else(|error| {
+        let is_piece = matches!(entry, Entry::Delta(_) | Entry::Notice(_));
+        let taken = self.course.take(entry, &mut self.events).unwrap_or_else(|error| {
             tracing::error!(%error, "the driver and the turn do not agree");
             Taken::Nothing
-        })
+        });
+        self.shelve();
+        if !is_piece {
+            self.charge.has_used(self.course.spent());
+        }
+        taken
+    }
+
+    /// Keeps whole what the turn has cut.
+    fn shelve(&mut self) {
+        let cut = self.course.take_cut();
+        if !cut.is_empty() {
+            self.shelf.keep(cut);
+        }
     }
 
     /// What else of the answer is there already, so that it is kept and shown in one go.
@@ -274,7 +321,10 @@ impl Told {
         Some((runnable, pause))
     }
 
-    fn ask(&self, upstreams: &mut Upstreams) -> Option<Answer> {
+    fn ask(&mut self, upstreams: &mut Upstreams) -> Option<Answer> {
+        if self.charge.counts() {
+            self.charge.asks(self.course.pending());
+        }
         match self.course.step() {
             Step::AskModel(ask) => Some(Answer { deltas: upstreams.ask(&ask.request()), held: None }),
             _ => None,
