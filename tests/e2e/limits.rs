@@ -1,9 +1,11 @@
 //! Limits of a turn and of its callers: who is told what when one is reached.
 
 use lf_tests::client::{chat, post};
+use lf_tests::postgres::Postgres;
 use lf_tests::project::{Daemon, TestProject, document, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
+use lf_tests::wait::eventually;
 use serde_json::{Value, json};
 
 /// A model that calls a tool for ever, and answers where it is offered none.
@@ -193,4 +195,26 @@ fn what_a_day_has_is_used_up_over_restarts() {
         assert!(refused.iter().all(|(status, pause, _)| *status == 429 && pause.is_some()), "{refused:?}");
         assert_eq!(model.asked().len(), 3);
     }
+}
+
+#[test]
+fn daemons_on_one_postgres_use_up_a_day_together() {
+    let database = Postgres::shared().database();
+    let model = ScriptedModel::start_with(|_, _| Some(Reply::text("yes").usage(300, 100)));
+    let project = with_quota(json!({"tokens_per_day": 1000}), &model.base_url())
+        .variable("LF_STORAGE", &database.url());
+    let (one, other) = (project.serve(), project.serve());
+    for (turn, daemon) in [&one, &other, &one].into_iter().enumerate() {
+        post(&daemon.url("/v1/chat/completions"), &chat("hi")).ok();
+        let used = (400 * (turn + 1)).to_string();
+        eventually("what the turn used to be kept", || {
+            (database.ask("SELECT coalesce(sum(tokens), 0) FROM spent") == used).then_some(())
+        });
+    }
+    for daemon in [&one, &other] {
+        let refused = ask_all(daemon);
+        let kinds: Vec<&str> = refused.iter().map(|(_, _, kind)| kind.as_str()).collect();
+        assert_eq!(kinds, ["insufficient_quota", "rate_limit_error", "insufficient_quota"]);
+    }
+    assert_eq!(model.asked().len(), 3);
 }
