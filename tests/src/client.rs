@@ -148,6 +148,11 @@ pub fn stream(url: &str, body: &Value) -> Events {
     open(build("POST", url, &[], Some(body.to_string())))
 }
 
+/// The same with further headers.
+pub fn stream_with(url: &str, headers: &[(&str, &str)], body: &Value) -> Events {
+    open(build("POST", url, headers, Some(body.to_string())))
+}
+
 /// Gets a stream, and reads its events one by one.
 pub fn watch(url: &str, headers: &[(&str, &str)]) -> Events {
     open(build("GET", url, headers, None))
@@ -181,6 +186,17 @@ impl Events {
             match block_on(self.stream.next()) {
                 Some(Ok(bytes)) => self.buffer.extend_from_slice(&bytes),
                 _ => return None,
+            }
+        }
+    }
+
+    /// Reads until something begins with this text that is still to be read, such as a sign of life.
+    #[track_caller]
+    pub fn until_text(&mut self, text: &str) {
+        while !self.buffer.windows(text.len()).any(|window| window == text.as_bytes()) {
+            match block_on(self.stream.next()) {
+                Some(Ok(bytes)) => self.buffer.extend_from_slice(&bytes),
+                _ => panic!("the stream ended before `{text}`: {}", String::from_utf8_lossy(&self.buffer)),
             }
         }
     }

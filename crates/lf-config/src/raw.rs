@@ -21,7 +21,7 @@ pub use auth::{RawAuth, RawAuthKind, RawClientMethod};
 pub use limits::{RawInput, RawLimits, RawPrice, RawProcessLimits, RawQuota, RawSize};
 pub use policy::{RawAnnotations, RawLabel, RawLabels, RawPolicy, RawRule, RawVerdict};
 pub use prompts::{RawMessage, RawPromptSet, RawRole};
-pub use retry::{RawRetry, RawRetryRule, RawTrouble};
+pub use retry::{RawRetry, RawRetryRule, RawToolRetry, RawToolRetryRule, RawToolRetryWord, RawTrouble};
 
 /// Names of projects, namespaces and MCP servers.
 pub(crate) const NAME: &str = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";

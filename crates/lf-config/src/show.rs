@@ -100,6 +100,7 @@ fn fill_model(model: &mut Map<String, Json>, resolved: &Model) {
             "turn_timeout": duration(limits.turn_timeout),
             "final_timeout": duration(limits.final_timeout),
             "approval_timeout": duration(limits.approval_timeout),
+            "queue_timeout": duration(limits.queue_timeout),
             "repeat_calls": limits.repeat_calls,
         }),
     );

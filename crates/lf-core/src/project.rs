@@ -5,6 +5,7 @@ mod auth;
 mod limits;
 mod price;
 mod provider;
+mod retry;
 mod storage;
 
 use std::path::PathBuf;
@@ -21,12 +22,13 @@ use crate::message::Role;
 use crate::model::Dialect;
 use crate::policy::Policy;
 use crate::quota::Quota;
-use crate::tool::{Approval, Hints, Retries};
+use crate::tool::{Approval, Hints};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
 pub use limits::Limits;
 pub use price::Price;
 pub use provider::Provider;
+pub use retry::{RetryRule, ToolRetry};
 pub use storage::Storage;
 
 /// One project.
@@ -74,14 +76,6 @@ pub struct McpServer {
     pub elicitation: Elicitation,
     /// Without: a call that failed is not made again.
     pub retry: Option<RetryRule>,
-}
-
-/// Which calls of a server are made again when they fail.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct RetryRule {
-    pub retries: Retries,
-    /// The tools that may run again although their server does not say so.
-    pub safe: ToolFilter,
 }
 
 impl McpServer {

@@ -221,9 +221,9 @@ pub enum ToolError {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<Duration>,
     },
-    /// It may not run: decided before anything was sent.
-    #[error("this call was not run: {reason}")]
-    Denied { reason: String },
+    /// It was not run: whoever asks may not have it run.
+    #[error("tool `{tool}` of MCP server `{server}` may not be run: {reason}")]
+    Denied { server: String, tool: String, reason: String },
     #[error("MCP server `{server}` has no tool `{tool}`")]
     UnknownTool { server: String, tool: String },
     #[error("tool `{tool}` of MCP server `{server}` did not answer within {limit:?}; its outcome is unknown")]

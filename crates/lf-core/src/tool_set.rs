@@ -135,6 +135,14 @@ impl ToolSet {
         })
     }
 
+    /// The same without the tools of servers that are not `meant`.
+    #[must_use]
+    pub fn of_servers(self, meant: impl Fn(&str) -> bool) -> Self {
+        let mut listed = Listed::from(self);
+        listed.tools.retain(|tool| meant(&tool.id.server));
+        listed.into()
+    }
+
     /// The same names for what sources' tools become. What a model is shown of them stays as it is.
     #[must_use]
     pub fn with_tools(mut self, change: impl Fn(Tool) -> Tool) -> Self {

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use lf_core::project::Disabled;
 use lf_core::quota::OverQuota;
 use lf_core::{Model, ModelError, Project};
+use lf_dialects::openai_chat::RequestError;
 use lf_mcp::{ProjectTools, SessionPool};
 use lf_models::circuit::Circuits;
 use lf_store::Store;
@@ -105,6 +106,14 @@ pub enum Refusal {
     Busy(String),
     #[error(transparent)]
     Model(#[from] ModelError),
+}
+
+impl From<RequestError> for Refusal {
+    fn from(error: RequestError) -> Self {
+        let RequestError { param, message, hint, .. } = error;
+        let message = hint.map_or_else(|| message.clone(), |hint| format!("{message}; {hint}"));
+        Self::BadRequest { message, param }
+    }
 }
 
 fn list(names: &[String]) -> String {

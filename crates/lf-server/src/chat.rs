@@ -1,7 +1,9 @@
 //! From a decoded request to a running turn.
 
 mod asked;
+mod left;
 mod rerun;
+mod stand_ins;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,11 +13,10 @@ use futures_core::Stream;
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::policy::Labels;
-use lf_core::project::InlineTool;
 use lf_core::project::Provider;
 use lf_core::tool::Person;
 use lf_core::turn::{
-    Course, Done, Entry, Resume, Setup, Spent, StandIn, Waiting, answer_in_order, check_answers, put_back,
+    Course, Done, Entry, Resume, Setup, Spent, Waiting, answer_in_order, check_answers, put_back,
 };
 use lf_core::{
     Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Project, ToolRef, ToolSet, ToolSource,
@@ -24,7 +25,7 @@ use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 
 use crate::app::{App, Refusal};
-use crate::approvals::{About, Attendance, Left, decide, named_in};
+use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::quotas::{Charge, Payer};
@@ -33,7 +34,10 @@ use crate::results::Shelf;
 use crate::rules::{Check, Recorded, Rules};
 
 use asked::{inline_tools, parameters, prompted, text_formats, tool_choice};
+pub(crate) use left::take_decisions;
 pub use rerun::Calls;
+use stand_ins::permitted;
+pub(crate) use stand_ins::{may_use, said_of};
 
 /// What goes with a turn besides its request.
 #[derive(Default)]
@@ -129,17 +133,11 @@ impl App {
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
         let left = self.left_for(scope, &request).await?;
-        let decisions = request.approvals.clone();
         let Prepared { project, mut setup, asked, notices, upstreams, tools, check, payers } =
             self.prepare(scope, request, conversation).await?;
-        if let Some((left, id)) = left {
+        if let Some(left) = left {
             // only now: what others decided meanwhile counts
-            let mut waiting = self.approvals.take(&left).ok_or_else(|| not_waiting(&id))?;
-            for (id, decision) in &decisions {
-                // what somebody else was quicker to decide stands
-                decide(&mut waiting, id, decision);
-            }
-            setup.waiting = Some(waiting);
+            setup.waiting = Some(self.take_left(left).await?);
         }
         if let Some(leave) = &leave {
             let _ = leave.asked.set(asked);
@@ -196,40 +194,6 @@ impl App {
         })
     }
 
-    /// The calls with which an earlier turn of a client's own conversation ended, where its words or its decisions name
-    /// them, and one of these names.
-    ///
-    /// # Errors
-    /// Where a decision of the client's is about no call that waits.
-    async fn left_for(
-        &self,
-        scope: Option<&Arc<Project>>,
-        request: &ChatRequest,
-    ) -> Result<Option<(Arc<Left>, String)>, Refusal> {
-        let named = match request.approvals.first() {
-            Some((id, _)) => vec![id.clone()],
-            None => named_in(&request.messages),
-        };
-        if named.is_empty() {
-            return Ok(None);
-        }
-        let (project, _) = self.find_model(scope, request.model.as_deref()).await?;
-        let project = format!("{}/{}", project.namespace, project.name);
-        let left = named.iter().find_map(|id| self.approvals.left(id, &project));
-        if left.is_none() && !request.approvals.is_empty() {
-            return Err(not_waiting(&named[0]));
-        }
-        let Some(left) = left else { return Ok(None) };
-        let mut waiting = left.waiting();
-        for (id, decision) in &request.approvals {
-            if !decide(&mut waiting, id, decision) {
-                return Err(not_waiting(id));
-            }
-        }
-        let id = waiting.asks.into_iter().next().map(|ask| ask.id).unwrap_or_default();
-        Ok(Some((left, id)))
-    }
-
     /// All that a turn needs, before anything of it happens.
     pub(crate) async fn prepare(
         &self,
@@ -261,7 +225,8 @@ impl App {
         let inline = inline_tools(&model, &request.variables)?;
         let set = ToolSet::new(&catalogue, &inline, &request.tools);
         self.log_tools(&project, &model, &catalogue, &set);
-        let others = self.stand_ins(&project, &model, &catalogue, &inline, &request);
+        let tools_of = |other: &Model| ToolSet::new(&permitted(&catalogue, other), &inline, &request.tools);
+        let others = self.stand_ins((&project, &model), &model.fallback, &tools_of, &request.parameters);
         let tool_choice = tool_choice(request.tool_choice, &set)?;
         let own = |all: &[Message]| all[conversation.unkept.min(all.len())..].to_vec();
         let sent = own(&request.messages);
@@ -301,51 +266,6 @@ impl App {
         let payers = payers(&project);
         self.quotas.admit(&payers).await?;
         Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, payers })
-    }
-
-    /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
-    /// that it may use itself.
-    fn stand_ins(
-        &self,
-        project: &Project,
-        asked: &Model,
-        catalogue: &Catalogue,
-        inline: &[InlineTool],
-        request: &ChatRequest,
-    ) -> Vec<Upstream> {
-        let mut stand_ins = Vec::with_capacity(asked.fallback.len());
-        for (at, name) in asked.fallback.iter().enumerate() {
-            let Some(Ok(model)) = project.models.get(name) else {
-                tracing::warn!(model = asked.name, fallback = name, "the fallback is not available");
-                continue;
-            };
-            let last = at + 1 == asked.fallback.len();
-            let otherwise = if last { Otherwise::Nobody } else { Otherwise::Another };
-            match lf_models::provider(model, &self.client, otherwise) {
-                Ok(provider) => stand_ins.push(Upstream {
-                    model: model.clone(),
-                    provider,
-                    stand_in: Some(StandIn {
-                        model: model.name.clone(),
-                        tools: ToolSet::new(&permitted(catalogue, model), inline, &request.tools),
-                        parameters: parameters(model, request.parameters.clone()),
-                        strategy: model.strategy,
-                        price: model.price,
-                        images: model.images,
-                        text_formats: text_formats(model),
-                        sealed: if model.base_url == asked.base_url {
-                            Vec::new()
-                        } else {
-                            vec![SEALED.to_owned()]
-                        },
-                    }),
-                }),
-                Err(error) => {
-                    tracing::warn!(model = asked.name, fallback = name, %error, "the fallback cannot be asked");
-                }
-            }
-        }
-        stand_ins
     }
 
     /// The tools this model may use: its own servers', and no others; those of the recorded turn for a cassette.
@@ -425,15 +345,6 @@ fn calls(messages: &[Message]) -> Vec<String> {
     calls.flatten().collect()
 }
 
-fn not_waiting(id: &str) -> Refusal {
-    Refusal::BadRequest {
-        message: format!(
-            "no call waits for approval `{id}`: it was decided before, is older than an hour, or never was"
-        ),
-        param: Some("input".to_owned()),
-    }
-}
-
 /// A turn in its first step, with what is to be told before it: both are in its journal.
 pub(crate) fn begin(
     setup: Setup,
@@ -450,16 +361,6 @@ pub(crate) fn begin(
         let _ = course.take(entry, &mut events);
     }
     (course, events)
-}
-
-/// Reasoning sealed by one Responses upstream is refused by any other.
-const SEALED: &str = lf_dialects::openai_responses::RESPONSES_ONLY;
-
-/// What of the tools at hand another model may use, too.
-fn permitted(catalogue: &Catalogue, model: &Model) -> Catalogue {
-    let tools =
-        catalogue.tools.iter().filter(|tool| model.servers.iter().any(|name| **name == *tool.id.server));
-    Catalogue { tools: tools.cloned().collect(), ..Catalogue::default() }
 }
 
 /// `['a', 'b']`, as the troubleshooting guide of these projects shows it.

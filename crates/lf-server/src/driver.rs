@@ -393,13 +393,15 @@ struct Runnable {
     index: usize,
     call: ToolCall,
     facts: Facts,
+    /// The file says how often it is tried.
+    is_tried_again: bool,
 }
 
 fn runnable(run: &RunTools) -> Vec<Runnable> {
     let standing = run.standing().into_iter();
     let runnable = standing.map(|standing| {
         let (index, call) = (standing.index, standing.call.clone());
-        Runnable { index, call, facts: standing.into() }
+        Runnable { index, call, facts: standing.into(), is_tried_again: run.is_tried_again(index) }
     });
     runnable.collect()
 }
@@ -429,7 +431,7 @@ fn too_long(upstreams: &Upstreams, limit: Duration) -> ModelError {
 /// One call of a turn after a pause, and what came of it.
 async fn run_call(
     runner: Runner,
-    Runnable { index, call, facts }: Runnable,
+    Runnable { index, call, facts, is_tried_again }: Runnable,
     pause: Duration,
     attending: Attending,
 ) -> Entry {
@@ -437,7 +439,7 @@ async fn run_call(
         tokio::time::sleep(pause).await;
     }
     let empty = serde_json::Map::new();
-    let attendant = attending.call(&call.id);
+    let attendant = attending.call(&call.id, is_tried_again);
     let arguments = call.arguments.value().unwrap_or(&empty);
     let asked = Asked { model: Some(&runner.model), facts: &facts, arguments };
     let (outcome, elapsed) = execute_tool(&*runner.tools, &*runner.check, &asked, &call.id, &attendant).await;
@@ -456,7 +458,8 @@ pub(crate) async fn execute_tool(
     let tool = &asked.facts.tool;
     if let Err(reason) = permit(check, asked) {
         info!(server = %tool.server, tool = %tool.name, call_id, reason, "the call may not run");
-        return (Err(ToolError::Denied { reason }), Duration::ZERO);
+        let (server, tool) = (tool.server.to_string(), tool.name.to_string());
+        return (Err(ToolError::Denied { server, tool, reason }), Duration::ZERO);
     }
     let started = Instant::now();
     info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");

@@ -43,6 +43,7 @@ pub(crate) use resumes::Resumes;
 use running::Over;
 pub(crate) use running::Running;
 use speaking::Order;
+use speaking::SPEAK_WAIT;
 pub(crate) use speaking::busy;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
@@ -80,7 +81,16 @@ pub(crate) struct Saying {
     pub calls_left: Option<u64>,
     /// Who may approve calls.
     pub attendance: Attendance,
+    /// Brings into the request what earlier messages of the conversation say of it.
+    pub recall: Option<Recall>,
 }
+
+/// See [`Saying::recall`].
+pub(crate) type Recall = Arc<
+    dyn for<'a> Fn(&mut ChatRequest, &mut dyn Iterator<Item = &'a Message>) -> Result<(), Refusal>
+        + Send
+        + Sync,
+>;
 
 impl Memory {
     pub(crate) fn new(store: Store) -> Self {
@@ -206,15 +216,19 @@ impl App {
         saying: Saying,
     ) -> Result<Ready, Refusal> {
         let unkept = |error: StoreError| unkept(&error);
-        let guard = memory.next_to_speak(id).await?;
+        let longest = self.queue_timeout(memory, scope, (id, saying.request.model.as_deref())).await?;
+        let guard = memory.next_to_speak(id, longest).await?;
         // it may have been changed or deleted while this one waited
         let found = memory.store.conversation(id).await.map_err(unkept)?;
         let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
             return Err(Refusal::UnknownConversation(id.to_owned()));
         };
-        let Saying { mut request, chosen_tools, calls_left, attendance } = saying;
+        let Saying { mut request, chosen_tools, calls_left, attendance, recall } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
+        if let Some(recall) = recall {
+            recall(&mut request, &mut kept.iter().map(|kept| &kept.message))?;
+        }
         // they are of this request, and nothing that was said
         let (systems, said): (Vec<Message>, Vec<Message>) = std::mem::take(&mut request.messages)
             .into_iter()
@@ -229,14 +243,16 @@ impl App {
             true => Some(memory.store.tools(&conversation.id).await.map_err(unkept)?),
             false => None,
         };
-        let waiting = memory.waiting(&conversation.id).await.map_err(unkept)?;
+        let left = memory.waiting(&conversation.id).await.map_err(unkept)?;
+        let mut waiting = left.as_ref().map(|left| left.waiting.clone());
+        chat::take_decisions(waiting.as_mut(), &request.approvals)?;
         let always = memory.store.approved(&conversation.id).await.map_err(unkept)?;
         let with = chat::Conversation {
             before: shown.into(),
             tools,
             calls_left,
             always,
-            waiting: waiting.as_ref().map(|left| left.waiting.clone()),
+            waiting,
             seen,
             ..chat::Conversation::default()
         };
@@ -246,9 +262,33 @@ impl App {
         let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
         Ok(Ready {
             kept,
-            after: Some(Known { place, waiting }),
+            after: Some(Known { place, waiting: left }),
             ..self.armed(prepared, conversation.id, said, attendance, guard)
         })
+    }
+
+    /// How long what is said in a conversation without asking its model waits for the messages before it.
+    pub(crate) async fn wait_in(&self, memory: &Memory, conversation: &Conversation) -> Duration {
+        let Ok(project) = self.project_of(&conversation.scope).await else { return SPEAK_WAIT };
+        let said = self.queue_timeout(memory, Some(&project), (&conversation.id, None)).await;
+        // also a conversation whose model is gone can be added to
+        said.unwrap_or(SPEAK_WAIT)
+    }
+
+    /// How long a message to a conversation waits for those before it.
+    async fn queue_timeout(
+        &self,
+        memory: &Memory,
+        scope: Option<&Arc<Project>>,
+        (id, model): (&str, Option<&str>),
+    ) -> Result<Duration, Refusal> {
+        let model = match model.filter(|name| !name.is_empty()) {
+            Some(model) => Some(model.to_owned()),
+            None => {
+                memory.store.conversation(id).await.map_err(|error| unkept(&error))?.and_then(|it| it.model)
+            }
+        };
+        Ok(self.find_model(scope, model.as_deref()).await?.1.limits.queue_timeout)
     }
 
     /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end. Of the guards the first

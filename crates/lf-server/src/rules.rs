@@ -14,6 +14,10 @@ use serde_json::{Map, Value};
 /// For the conditions of all calls of a round together.
 const ROUND: Duration = Duration::from_secs(1);
 
+/// What the names of sources begin with that come with the program. No server of a file can have such a name, and who is
+/// shown their tools may use them; the rules speak of them like of any others.
+const BUILT_IN: &str = "lf:";
+
 /// A call that somebody wants to run.
 pub(crate) struct Asked<'a> {
     /// By its name in the file; `None` for a client's own call.
@@ -123,6 +127,9 @@ impl Rules {
     fn listed(project: &Project, asked: &Asked<'_>) -> Judgement {
         let no = |why: String| Judgement { verdict: Approval::Deny, why };
         let ToolRef { server, name } = &asked.facts.tool;
+        if server.starts_with(BUILT_IN) {
+            return Judgement::runs();
+        }
         if let Some(model) = asked.model {
             let Some(Ok(found)) = project.models.get(model) else {
                 return no(format!("model `{model}` is not there any more"));

@@ -60,7 +60,11 @@ fn main() -> ExitCode {
     let default_level = if matches!(cli.command, Command::Serve(_)) { "info" } else { "error" };
     let outcome = log::start(cli.common.log.as_deref().unwrap_or(default_level))
         .map_err(Trouble::usage)
-        .and_then(|()| run(&cli));
+        .and_then(|log| {
+            let outcome = run(&cli);
+            log.end();
+            outcome
+        });
     let exit = outcome.unwrap_or_else(|trouble| {
         trouble.print();
         trouble.exit()

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lf_config::{LoadError, Loaded, Style};
 
 use crate::args::Common;
-use crate::exit::Trouble;
+use crate::exit::{Trouble, tell};
 
 /// Reads the project that the options mean.
 pub(crate) fn load(common: &Common) -> Result<Loaded, Trouble> {
@@ -33,7 +33,7 @@ pub(crate) fn load_telling(common: &Common) -> Result<Loaded, Trouble> {
 pub(crate) fn tell_warnings(loaded: &Loaded) {
     let rendered = loaded.render_diagnostics(style());
     if !rendered.trim().is_empty() {
-        anstream::eprintln!("{}", rendered.trim_end());
+        tell(rendered.trim_end());
     }
 }
 

@@ -14,12 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Kept;
 use crate::args;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Exit, Trouble, tell};
 use crate::project;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 
 pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<Exit, Trouble> {
     let mut signals = Signals::new()?;
+    signals::let_be()?;
     // the port first: a second daemon fails at once, before it has started anything
     let listener = bind(&options.host, options.port).await.map_err(|error| port_trouble(&error))?;
     let address = listener
@@ -28,13 +29,13 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     let project = project::load_if_any(common)?;
     if project.is_none() {
         let stored = project::data_dir(common).join("projects");
-        anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
+        tell(format_args!("no llamafarm.yaml here; serving the projects of {}", stored.display()));
     }
     let project = project.map(|loaded| loaded.project);
     let recordings = options.record.as_deref().map(recordings).transpose()?;
     let store = store(common, storage(options, project.as_ref())?).await?;
     let app = crate::app_with(common, project, Consent::Absent, Kept { store, recordings })?;
-    anstream::eprintln!("listening on http://{address}");
+    tell(format_args!("listening on http://{address}"));
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let serving = serve(
         app,
@@ -113,9 +114,9 @@ async fn store(
             (error.to_string(), hint)
         }
     };
-    anstream::eprintln!("warning: conversations are not kept: {reason}");
+    tell(format_args!("warning: conversations are not kept: {reason}"));
     if !hint.is_empty() {
-        anstream::eprintln!("hint: {hint}");
+        tell(format_args!("hint: {hint}"));
     }
     Ok(opened)
 }

@@ -40,3 +40,12 @@ impl Signals {
         }
     }
 }
+
+/// Signals that mean nothing to a daemon, and would end it: SIGUSR1 and SIGUSR2. SIGPIPE is ignored from the beginning.
+pub(crate) fn let_be() -> Result<(), Trouble> {
+    for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
+        // once it is listened to, it ends nothing for as long as the process lives
+        drop(signal(kind).map_err(|error| Trouble::failure(format!("cannot listen to signals: {error}")))?);
+    }
+    Ok(())
+}

@@ -242,6 +242,7 @@ fn limits(reading: &mut Reading<'_, '_, '_>, raw: &RawModel) -> Limits {
         tokens: raw.tokens,
         cost_usd: raw.cost_usd,
         approval_timeout: reading.duration(Some("limits"), "approval_timeout", defaults.approval_timeout),
+        queue_timeout: reading.duration(Some("limits"), "queue_timeout", defaults.queue_timeout),
         repeat_calls: raw.repeat_calls.unwrap_or(defaults.repeat_calls),
     }
 }

@@ -36,6 +36,8 @@ pub struct RawLimits {
     pub tokens: Option<u64>,
     /// Longest wait for a person who has to approve a call; the turn's time stands still. Default 5m.
     pub approval_timeout: Option<RawDuration>,
+    /// Longest wait of a message for others that were said before it in its conversation. Default 10m.
+    pub queue_timeout: Option<RawDuration>,
     /// The same call this many times in one turn is answered with an error. Default 3.
     #[schemars(range(min = 1, max = 1000))]
     pub repeat_calls: Option<u32>,

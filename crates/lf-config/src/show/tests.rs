@@ -105,6 +105,7 @@ runtime:
           turn_timeout: 300s
           final_timeout: 60s
           approval_timeout: 300s
+          queue_timeout: 600s
           repeat_calls: 3
     "#);
 }

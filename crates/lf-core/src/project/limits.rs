@@ -32,6 +32,9 @@ pub struct Limits {
     /// How long a person is waited for who has to approve a call; the turn's time stands still. Default 5 min.
     #[serde(default = "approval_timeout")]
     pub approval_timeout: Duration,
+    /// How long a message waits for others of its conversation. Nothing of a turn that has begun. Default 10 min.
+    #[serde(skip)]
+    pub queue_timeout: Duration,
 }
 
 /// Journals of earlier versions do not have it.
@@ -53,6 +56,8 @@ impl Default for Limits {
             cost_usd: None,
             repeat_calls: 3,
             approval_timeout: approval_timeout(),
+            // two turns of the default limit
+            queue_timeout: Duration::from_secs(600),
         }
     }
 }

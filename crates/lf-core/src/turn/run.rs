@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::event::ChatEvent;
 use crate::message::{Content, Message, Part, ToolResult};
 use crate::model::ModelError;
-use crate::tool::{Tool, ToolError, ToolOutput};
+use crate::tool::{Retries, Tool, ToolError, ToolOutput};
 
 use crate::results::SOURCE;
 
@@ -73,8 +73,16 @@ impl RunTools {
         outcome: &Result<ToolOutput, ToolError>,
         share: f64,
     ) -> Option<Duration> {
-        let tool = self.tool(index).filter(|tool| tool.repeatable)?;
-        tool.retries.as_ref()?.pause(*self.tries.get(index)?, outcome, share)
+        self.retries(index)?.pause(*self.tries.get(index)?, outcome, share)
+    }
+
+    /// Whether the file says how often the call at this index is tried.
+    pub fn is_tried_again(&self, index: usize) -> bool {
+        self.retries(index).is_some()
+    }
+
+    fn retries(&self, index: usize) -> Option<&Retries> {
+        self.tool(index).filter(|tool| tool.repeatable)?.retries.as_ref()
     }
 
     /// The call at this index failed, and is about to run once more.

@@ -214,9 +214,10 @@ impl<'a> Pages<'a> {
         if let Some(shown) = shown {
             tool.shown_name = shown;
         }
-        let rule = self.server.retry.as_ref();
-        tool.repeatable = hints.repeatable() || rule.is_some_and(|rule| rule.safe.permits(&tool.id.name));
-        tool.retries = rule.map(|rule| rule.retries.clone());
+        let (retries, is_safe) =
+            self.server.retry.as_ref().map_or((None, false), |rule| rule.of(&tool.id.name));
+        tool.repeatable = hints.repeatable() || is_safe;
+        tool.retries = retries.cloned();
         tool.approval = approval;
         tool.hints = hints;
         tool.labels = labels;

@@ -10,7 +10,7 @@ use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
 use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
-use lf_store::{StoreError, TurnJournal, TurnRecord, TurnState};
+use lf_store::{Conversation, Kind, StoreError, TurnJournal, TurnRecord, TurnState};
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
@@ -19,7 +19,7 @@ use super::endings::Ending;
 use super::{Memory, Running};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
-use crate::chat::payers;
+use crate::chat::{may_use, payers, said_of};
 use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::quotas::Charge;
@@ -181,11 +181,15 @@ impl App {
             running.stop.cancel();
         }
         let project = self.project_of(&conversation.scope).await?;
-        // a client of the whole daemon may have named it with its project
-        let own = model.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
-        let name = own.filter(|_| !project.models.contains_key(&model)).unwrap_or(&model);
-        let (project, model) = self.find_model(Some(&project), Some(name)).await?;
-        let upstreams = self.upstream(&model).map_err(Hindrance::Lasting)?;
+        let found = async |name: &str| {
+            // a client of the whole daemon may have named it with its project
+            let own = name.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
+            let name = own.filter(|_| !project.models.contains_key(name)).unwrap_or(name);
+            self.find_model(Some(&project), Some(name)).await
+        };
+        let asked = found(&setup.model).await.map(|(_, asked)| asked);
+        let (project, model) = found(&model).await?;
+        let upstreams = self.upstreams(&project, &model, (asked.ok(), &setup)).map_err(Hindrance::Lasting)?;
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -195,8 +199,7 @@ impl App {
                 turn: Some(turn.id.clone()),
                 conversation: Some(turn.conversation.clone()),
             },
-            // whoever asked may not be there any more, and comes back
-            attendance: Attendance::Told,
+            attendance: self.attendance_of(turn, &conversation).await?,
             wait: setup.limits.approval_timeout,
         };
         let with = Drive {
@@ -216,10 +219,42 @@ impl App {
         Ok(Some(Again { running, course, events, with }))
     }
 
-    fn upstream(&self, model: &Arc<Model>) -> Result<Upstreams, ModelError> {
-        let provider = lf_models::provider(model, &self.client, Otherwise::Nobody)?;
-        let upstream = Upstream { model: model.clone(), provider, stand_in: None };
-        Ok(Upstreams::new(upstream, Vec::new(), self.circuits.clone()))
+    /// Whoever asked may not be there any more, and comes back: to a response for its items, elsewhere with more words.
+    async fn attendance_of(
+        &self,
+        turn: &TurnRecord,
+        conversation: &Conversation,
+    ) -> Result<Attendance, Hindrance> {
+        let store = &self.memory()?.store;
+        let id = format!("resp_{}", turn.id);
+        let is_response = conversation.kind == Kind::Response
+            || store.response("", &id).await?.is_some()
+            || store.response(&conversation.scope, &id).await?.is_some();
+        Ok(if is_response { Attendance::HandedOver } else { Attendance::Told })
+    }
+
+    /// The model that answers now, with the fallbacks that the turn has left: those behind it in the entry of the model
+    /// that was asked for.
+    fn upstreams(
+        &self,
+        project: &Project,
+        now: &Arc<Model>,
+        (asked, setup): (Option<Arc<Model>>, &Setup),
+    ) -> Result<Upstreams, ModelError> {
+        let others = asked.map_or_else(Vec::new, |asked| {
+            let left = match asked.fallback.iter().position(|name| *name == now.name) {
+                _ if asked.name == now.name => &asked.fallback[..],
+                Some(at) => &asked.fallback[at + 1..],
+                None => &[],
+            };
+            let tools_of = |other: &Model| setup.tools.clone().of_servers(|server| may_use(other, server));
+            let said = said_of(&asked, &setup.request.parameters);
+            self.stand_ins((project, &asked), left, &tools_of, &said)
+        });
+        let otherwise = if others.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
+        let provider = lf_models::provider(now, &self.client, otherwise)?;
+        let upstream = Upstream { model: now.clone(), provider, stand_in: None };
+        Ok(Upstreams::new(upstream, others, self.circuits.clone()))
     }
 
     /// The project of a conversation.

@@ -12,8 +12,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{Memory, unkept};
 use crate::app::Refusal;
 
-/// Turns that wait for their turn to speak in one conversation, and for how long: two turns of the default limit.
+/// Turns that wait for their turn to speak in one conversation.
 pub(super) const WAITING: usize = 256;
+/// How long whoever is no client waits for that: two turns of the default limit.
 pub(super) const SPEAK_WAIT: Duration = Duration::from_secs(600);
 /// Between two looks whether a turn of another daemon is over.
 const PAUSES: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(400)];
@@ -29,15 +30,21 @@ impl Memory {
     /// [`Refusal::Busy`]
     pub(crate) async fn turn_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
         let until = Instant::now() + SPEAK_WAIT;
-        timeout_at(until, self.line(conversation).lock_owned()).await.map_err(|_| late(conversation))
+        timeout_at(until, self.line(conversation).lock_owned())
+            .await
+            .map_err(|_| busy(conversation, format!("was busy for {SPEAK_WAIT:?}")))
     }
 
-    /// The same for a client, which does not wait for ever, among those of all daemons. What is owed to the conversation
+    /// The same for a client, which waits no longer than this, among those of all daemons. What is owed to the conversation
     /// is kept by then.
     ///
     /// # Errors
     /// [`Refusal::Busy`] where too many wait, or it takes too long.
-    pub(crate) async fn next_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
+    pub(crate) async fn next_to_speak(
+        &self,
+        conversation: &str,
+        longest: Duration,
+    ) -> Result<OwnedMutexGuard<()>, Refusal> {
         let unkept = |error: StoreError| unkept(&error);
         let mut line = self.line(conversation);
         // this one, and the one that speaks
@@ -45,10 +52,16 @@ impl Memory {
         if waiting >= WAITING {
             return Err(busy(conversation, format!("has {waiting} messages waiting")));
         }
-        let until = Instant::now() + SPEAK_WAIT;
-        let [mut pause, longest] = PAUSES;
+        let until = Instant::now() + longest;
+        let late = || {
+            busy(
+                conversation,
+                format!("was busy with other messages for {longest:?} (`limits.queue_timeout`)"),
+            )
+        };
+        let [mut pause, longest_pause] = PAUSES;
         loop {
-            let guard = timeout_at(until, line.lock_owned()).await.map_err(|_| late(conversation))?;
+            let guard = timeout_at(until, line.lock_owned()).await.map_err(|_| late())?;
             self.settle(Some(conversation)).await.map_err(unkept)?;
             if !self.store.is_shared()
                 || self.store.running_in(conversation).await.map_err(unkept)?.is_empty()
@@ -56,13 +69,13 @@ impl Memory {
                 return Ok(guard);
             }
             if Instant::now() + pause >= until {
-                return Err(late(conversation));
+                return Err(late());
             }
             // not held while waiting: the turn may be one that this daemon has to take over
             line = OwnedMutexGuard::mutex(&guard).clone();
             drop(guard);
             sleep(pause).await;
-            pause = (pause * 2).min(longest);
+            pause = (pause * 2).min(longest_pause);
         }
     }
 
@@ -82,10 +95,6 @@ impl Memory {
         order.insert(conversation.to_owned(), Arc::downgrade(&line));
         line
     }
-}
-
-fn late(conversation: &str) -> Refusal {
-    busy(conversation, format!("was busy for {SPEAK_WAIT:?}"))
 }
 
 /// Why nobody may speak now.

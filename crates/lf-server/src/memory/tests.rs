@@ -16,13 +16,15 @@ use lf_store::{End, Kind};
 use serde_json::{Map, json};
 use tokio::time::{Instant, sleep};
 
-use super::speaking::{SPEAK_WAIT, WAITING};
+use super::speaking::WAITING;
 use super::*;
 use crate::app::Parts;
 use crate::approvals::{CallApprovals, Outcome};
 use crate::failover::{Upstream, Upstreams};
 
 const LIMIT: Duration = Duration::from_secs(30);
+/// A client's patience with the messages before its own.
+const WAIT: Duration = Duration::from_secs(90);
 
 /// A daemon without HTTP: the project `default/demo` with the models `demo`, and `hang`, which never answers.
 struct Bench {
@@ -146,7 +148,13 @@ impl Bench {
             .converse(
                 None,
                 conversation,
-                Saying { request, chosen_tools: false, calls_left: None, attendance: Attendance::Nobody },
+                Saying {
+                    request,
+                    chosen_tools: false,
+                    calls_left: None,
+                    attendance: Attendance::Nobody,
+                    recall: None,
+                },
             )
             .await
     }
@@ -341,13 +349,14 @@ async fn who_waits_to_speak_when_the_daemon_ends_is_refused() {
 async fn so_many_wait_for_their_turn_and_no_more() {
     let bench = Bench::new().await;
     let guard = bench.memory().line("c").lock_owned().await;
-    let mut waiting: Vec<_> = (0..WAITING).map(|_| Box::pin(bench.memory().next_to_speak("c"))).collect();
+    let mut waiting: Vec<_> =
+        (0..WAITING).map(|_| Box::pin(bench.memory().next_to_speak("c", WAIT))).collect();
     for waits in &mut waiting {
         assert!(waits.as_mut().now_or_never().is_none());
     }
-    let Err(Refusal::Busy(why)) = bench.memory().next_to_speak("c").await else { panic!("it is full") };
+    let Err(Refusal::Busy(why)) = bench.memory().next_to_speak("c", WAIT).await else { panic!("it is full") };
     assert!(why.contains("`c` has 256 messages waiting"), "{why}");
-    assert!(bench.memory().next_to_speak("d").await.is_ok(), "another conversation");
+    assert!(bench.memory().next_to_speak("d", WAIT).await.is_ok(), "another conversation");
     drop(guard);
     assert!(waiting.remove(0).await.is_ok());
     assert!(waiting.remove(0).await.is_ok(), "each lets the next one speak");
@@ -359,9 +368,9 @@ async fn nobody_waits_for_ever_for_his_turn() {
     let memory = Memory::new(Store::at(directory.path()).unwrap());
     let _guard = memory.line("c").lock_owned().await;
     let began = Instant::now();
-    let Err(Refusal::Busy(why)) = memory.next_to_speak("c").await else { panic!("it is never free") };
-    assert!(why.contains("was busy for 600s"), "{why}");
-    assert_eq!(began.elapsed().as_secs(), SPEAK_WAIT.as_secs());
+    let Err(Refusal::Busy(why)) = memory.next_to_speak("c", WAIT).await else { panic!("it is never free") };
+    assert!(why.contains("was busy with other messages for 90s (`limits.queue_timeout`)"), "{why}");
+    assert_eq!(began.elapsed().as_secs(), WAIT.as_secs());
 }
 
 struct Broken;

@@ -109,7 +109,7 @@ struct Counted {
     listed: AtomicUsize,
     forbidden: Mutex<BTreeSet<(String, String)>>,
     breaches: AtomicUsize,
-    /// The list is wider while this is true.
+    /// The list is wider until the file is read again.
     is_wide: AtomicBool,
 }
 
@@ -125,6 +125,11 @@ impl ToolSource for Counted {
         _: &'a dyn Attendant,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         let id = (&*tool.server, &*tool.name);
+        if !LISTED.contains(&id) && !FORBIDDEN.contains(&id) {
+            // what no server has is run by none, whoever asks
+            let unknown = ToolError::UnknownTool { server: id.0.to_owned(), tool: id.1.to_owned() };
+            return Box::pin(std::future::ready(Err(unknown)));
+        }
         let may = LISTED.contains(&id) || (self.is_wide.load(Ordering::SeqCst) && id.0 == "closed");
         if may {
             self.listed.fetch_add(1, Ordering::SeqCst);
@@ -193,19 +198,13 @@ const KINDS: [Kind; 6] =
     [Kind::Native, Kind::Prompted, Kind::Streamed, Kind::InlineClash, Kind::Resumed, Kind::ReloadRace];
 
 /// One answer with calls, then one without.
-struct Caller {
-    deltas: Mutex<Vec<ModelDelta>>,
-    /// Happens when the calls were made and before they run.
-    then: Box<dyn Fn() + Send + Sync>,
-}
+struct Caller(Mutex<Vec<ModelDelta>>);
 
 impl ModelProvider for Caller {
     fn stream(&self, _: &ModelRequest) -> DeltaStream {
-        let mut deltas = std::mem::take(&mut *self.deltas.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut deltas = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if deltas.is_empty() {
             deltas.push(ModelDelta::Text("done".to_owned()));
-        } else {
-            (self.then)();
         }
         deltas.push(ModelDelta::Finish { reason: FinishReason::Stop, raw: None, stop_sequence: None });
         Box::pin(stream::iter(deltas.into_iter().map(Ok)))
@@ -299,7 +298,7 @@ impl Attempts {
                 Kind::Prompted | Kind::Streamed => ToolCallStrategy::PromptBased,
                 _ => ToolCallStrategy::NativeApi,
             },
-            judged: self.dice.below(2) == 0,
+            judged: kind == Kind::ReloadRace || self.dice.below(2) == 0,
             waiting,
             ..Setup::new(
                 "0123456789abcdef0123456789abcdef",
@@ -308,27 +307,18 @@ impl Attempts {
                 ToolSet::new(&catalogue, &inline, &[]),
             )
         };
-        let (counted, race) = (self.counted.clone(), race.clone());
-        let is_race = kind == Kind::ReloadRace;
-        if is_race {
-            race.store(true, Ordering::SeqCst);
-            counted.is_wide.store(true, Ordering::SeqCst);
-        }
-        let narrows = counted.clone();
-        let then = move || {
-            // the file is read again between the model's answer and its calls
-            race.store(false, Ordering::SeqCst);
-            narrows.is_wide.store(false, Ordering::SeqCst);
-        };
-        let provider = Caller { deltas: Mutex::new(deltas), then: Box::new(then) };
-        let Ok((_, Ok(found))) = Ok::<_, ()>(model("narrow", &["open"])) else { return };
+        let counted = self.counted.clone();
+        race.store(kind == Kind::ReloadRace, Ordering::SeqCst);
+        counted.is_wide.store(kind == Kind::ReloadRace, Ordering::SeqCst);
+        let provider = Caller(Mutex::new(deltas));
+        let found = model("narrow", &["open"]).1.expect("a model");
         let upstream = Upstream { model: found, provider: Arc::new(provider), stand_in: None };
         let about = About { project: "default/demo".to_owned(), model: None, turn: None, conversation: None };
         let mut events = Vec::new();
         let course = Course::new(setup, &mut events);
         let with = Drive {
             upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
-            tools: counted,
+            tools: counted.clone(),
             check: check.clone(),
             shelf: Shelf::default(),
             charge: Charge::default(),
@@ -346,6 +336,7 @@ impl Attempts {
         };
         let told: Vec<ChatEvent> = drive(course, events, with).collect().await;
         assert!(matches!(told.last(), Some(ChatEvent::Finished { .. })), "{:?}", told.last());
+        counted.is_wide.store(false, Ordering::SeqCst);
     }
 
     /// Calls of a client, as `…/mcp/execute` makes them.
@@ -384,24 +375,29 @@ impl Attempts {
     }
 }
 
-/// The rules as they are, by a configuration that changes: while the first is true, `narrow` may use `closed` as well.
-fn rules(wide: &Arc<AtomicBool>) -> Arc<dyn Check> {
+/// The rules as they are, by a file that is read again: where the first is true, `narrow` may use `closed` as well, the
+/// first time that somebody looks, and from then on not any more.
+fn rules(race: &Arc<AtomicBool>, counted: &Arc<Counted>) -> Arc<dyn Check> {
     let narrow = Arc::new(project());
     let mut open = project();
     open.models.insert("narrow".to_owned(), model("narrow", &["open", "closed"]).1);
-    let (open, wide) = (Arc::new(open), wide.clone());
-    Arc::new(Rules {
-        project: Arc::new(move || if wide.load(Ordering::SeqCst) { open.clone() } else { narrow.clone() }),
-        key: None,
-        own: false,
-    })
+    let (open, race, counted) = (Arc::new(open), race.clone(), counted.clone());
+    let active = move || match race.swap(false, Ordering::SeqCst) {
+        true => {
+            counted.is_wide.store(false, Ordering::SeqCst);
+            open.clone()
+        }
+        false => narrow.clone(),
+    };
+    Arc::new(Rules { project: Arc::new(active), key: None, own: false })
 }
 
 #[test]
 fn of_a_hundred_thousand_attempts_to_run_a_tool_outside_its_list_none_does() {
     let race = Arc::default();
     let mut attempts = Attempts::new();
-    attempts.make(ATTEMPTS, &rules(&race), &race);
+    let rules = rules(&race, &attempts.counted);
+    attempts.make(ATTEMPTS, &rules, &race);
     assert!(attempts.made >= ATTEMPTS);
     let forbidden = attempts.counted.forbidden.lock().expect("nobody panicked").clone();
     assert_eq!((attempts.counted.breaches.load(Ordering::SeqCst), forbidden), (0, BTreeSet::new()));

@@ -42,6 +42,17 @@ impl Store {
         Ok(self.commit(batch).await? == [1])
     }
 
+    /// Takes away what was left, for a turn that has it now. False where that is not what waits any more: another turn was
+    /// quicker, or something was decided.
+    pub async fn take_waiting(&self, left: &LeftWaiting) -> Result<bool, StoreError> {
+        let mut batch = Batch::default();
+        batch.add(
+            "DELETE FROM waiting WHERE conversation = ?1 AND created = ?2 AND body = ?3",
+            vec![left.conversation.as_str().into(), left.created.into(), left.body.as_str().into()],
+        );
+        Ok(self.commit(batch).await? == [1])
+    }
+
     /// What a conversation's last turn ended with.
     pub async fn waiting(&self, conversation: &str) -> Result<Option<LeftWaiting>, StoreError> {
         let sql = "SELECT w.conversation, c.scope, w.body, w.created FROM waiting w

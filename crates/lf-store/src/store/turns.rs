@@ -114,8 +114,12 @@ impl Store {
             "INSERT INTO turn (id, conversation, state, created, updated) VALUES (?1, ?2, 'running', ?3, ?4)",
             vec![begin.turn.into(), begin.conversation.into(), at.into(), at.into()],
         );
-        // the turn has them now, and its first entry says so
-        batch.add("DELETE FROM waiting WHERE conversation = ?1", vec![begin.conversation.into()]);
+        // the turn has them now, and its first entry says so; one of a chain of responses may be of another branch
+        batch.add(
+            "DELETE FROM waiting WHERE conversation = ?1
+             AND NOT EXISTS (SELECT 1 FROM conversation WHERE id = ?1 AND kind = 'response')",
+            vec![begin.conversation.into()],
+        );
         let mut journal = TurnJournal {
             store: self.clone(),
             turn: begin.turn.to_owned(),

@@ -294,15 +294,13 @@ impl Look<'_> {
         Mistake { span: self.place(id), message, hint: None }
     }
 
-    /// The crate counts characters; its ends are those of the last one.
+    /// The crate counts bytes, and its end is that of the last letter.
     fn place(&self, id: Option<u64>) -> Range<usize> {
         let whole = 0..self.text.len();
         let Some((start, stop)) = id.and_then(|id| self.places.offset_for(id)) else { return whole };
-        let at = |place: u32| {
-            let place = usize::try_from(place).unwrap_or(usize::MAX);
-            self.text.char_indices().nth(place).map_or(self.text.len(), |(at, _)| at)
-        };
+        let at = |place: u32| usize::try_from(place).unwrap_or(usize::MAX).min(self.text.len());
         let (start, stop) = (at(start), at(stop.saturating_add(1)));
+        let (start, stop) = (self.text.floor_char_boundary(start), self.text.ceil_char_boundary(stop));
         if start < stop { start..stop } else { whole }
     }
 }

@@ -30,7 +30,6 @@ fn setup() -> Setup {
         strategy: ToolCallStrategy::Auto,
         limits: Limits { rounds: 3, ..Limits::default() },
         calls_left: Some(5),
-        judged: true,
         ..Setup::new(
             "0123456789abcdef0123456789abcdef",
             "m",
@@ -42,6 +41,11 @@ fn setup() -> Setup {
             ToolSet::new(&catalogue, &[inline], &[client]),
         )
     }
+}
+
+/// The same where calls are held against rules.
+fn judged() -> Setup {
+    Setup { judged: true, ..setup() }
 }
 
 fn delta() -> impl Strategy<Value = ModelDelta> {
@@ -94,8 +98,8 @@ fn ask() -> impl Strategy<Value = Ask> {
 
 /// Drives a turn by a script; what happened, what was told, and every request.
 fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
-    let (mut entries, mut events) = (vec![Entry::Begun(Box::new(setup()))], Vec::new());
-    let mut course = Course::new(setup(), &mut events);
+    let (mut entries, mut events) = (vec![Entry::Begun(Box::new(judged()))], Vec::new());
+    let mut course = Course::new(judged(), &mut events);
     let mut script = script.into_iter();
     loop {
         let next: Vec<Entry> = match course.step() {
