@@ -9,6 +9,7 @@
 
 mod approvals;
 mod assistants;
+mod bounds;
 mod cancelling;
 mod cassettes;
 mod config_plan;
@@ -28,7 +29,9 @@ mod http_surface;
 mod interactive;
 mod kept_chats;
 mod kept_responses;
+mod large_results;
 mod lifecycle;
+mod limits;
 mod mcp_clients;
 mod mcp_gateway;
 mod mcp_generations;

@@ -21,6 +21,8 @@ pub mod tool;
 
 pub mod tool_set;
 
+pub mod results;
+
 pub mod model;
 
 pub mod prompting;
@@ -28,6 +30,8 @@ pub mod prompting;
 pub mod event;
 
 pub mod turn;
+
+pub mod quota;
 
 pub mod journal;
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use lf_core::project::Disabled;
+use lf_core::quota::OverQuota;
 use lf_core::{Model, ModelError, Project};
 use lf_dialects::openai_chat::RequestError;
 use lf_mcp::{ProjectTools, SessionPool};
@@ -28,7 +29,9 @@ pub(crate) use crate::app::projects::Projects;
 pub(crate) use crate::app::reader::{Key, Look, Reader};
 use crate::approvals::CallApprovals;
 use crate::memory::{Memory, Resumes};
+use crate::quotas::Quotas;
 use crate::responses::Making;
+use crate::results::Results;
 use crate::rules::Active;
 
 /// A model that may ask this daemon may ask itself: each level is a turn that waits for the next.
@@ -39,6 +42,8 @@ pub struct App {
     pub(crate) pool: SessionPool,
     pub(crate) client: lf_models::Client,
     pub(crate) resumes: Resumes,
+    pub(crate) results: Results,
+    pub(crate) quotas: Quotas,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) making: Making,
     /// Calls that a person has to approve.
@@ -99,6 +104,9 @@ pub enum Refusal {
     NoRoom { reason: String },
     #[error("there is no conversation `{0}`")]
     UnknownConversation(String),
+    /// The caller has used what it may use.
+    #[error("{0}")]
+    OverQuota(OverQuota),
     /// More wants to be said at the same time than can be waited for.
     #[error("{0}")]
     Busy(String),
@@ -126,14 +134,18 @@ impl App {
             tracing::info!(target: "services.mcp_service", server_count = project.servers.len(), "MCPService initialized");
         }
         let projects = Projects::new(parts.project, parts.data_dir, parts.loader, parts.pool.clone());
+        let resumes = Resumes::new(parts.store.as_ref().ok().cloned());
+        let memory = parts.store.map(|store| Arc::new(Memory::new(store)));
         Ok(Self {
             pool: parts.pool,
             client: lf_models::Client::trusting(parts.timeouts, &parts.roots)?,
-            resumes: Resumes::new(parts.store.as_ref().ok().cloned()),
+            resumes,
+            results: Results::default(),
+            quotas: Quotas::new(memory.as_ref().ok().cloned()),
             circuits: Arc::default(),
             making: Making::default(),
             approvals: Arc::new(CallApprovals::new()),
-            memory: parts.store.map(|store| Arc::new(Memory::new(store))),
+            memory,
             recordings: parts.recordings,
             nested: Semaphore::new(NESTED),
             projects,

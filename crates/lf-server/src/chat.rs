@@ -15,7 +15,9 @@ use lf_core::model::ChatRequest;
 use lf_core::policy::Labels;
 use lf_core::project::Provider;
 use lf_core::tool::Person;
-use lf_core::turn::{Course, Done, Entry, Resume, Setup, Waiting, answer_in_order, check_answers, put_back};
+use lf_core::turn::{
+    Course, Done, Entry, Resume, Setup, Spent, Waiting, answer_in_order, check_answers, put_back,
+};
 use lf_core::{
     Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Project, ToolRef, ToolSet, ToolSource,
 };
@@ -26,7 +28,9 @@ use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::quotas::{Charge, Payer};
 use crate::recording::Recording;
+use crate::results::Shelf;
 use crate::rules::{Began, Check, Recorded, Rules};
 
 use asked::{inline_tools, parameters, prompted, text_formats, tool_choice};
@@ -87,6 +91,8 @@ pub(crate) struct Prepared {
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
     pub check: Arc<dyn Check>,
+    /// Who pays for it; each was asked already.
+    pub payers: Vec<Payer>,
 }
 
 impl App {
@@ -127,7 +133,7 @@ impl App {
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
         let left = self.left_for(scope, &request).await?;
-        let Prepared { project, mut setup, asked, notices, upstreams, tools, check } =
+        let Prepared { project, mut setup, asked, notices, upstreams, tools, check, payers } =
             self.prepare(scope, request, conversation).await?;
         if let Some(left) = left {
             // only now: what others decided meanwhile counts
@@ -139,6 +145,8 @@ impl App {
         let recording = self.recording(&project, &setup, recording);
         let mut journal = recording.map(|recording| Box::new(recording) as Box<dyn Journal>);
         let turn_timeout = setup.limits.turn_timeout;
+        let shelf = Shelf::new(&self.results, &setup, None);
+        let charge = Charge::new(&self.quotas, payers, Spent::default());
         let about = About::turn(&project, &setup, None);
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -159,8 +167,19 @@ impl App {
                 approvals.leave(waiting, about);
             }
         });
-        let with =
-            Drive { upstreams, tools, check, turn_timeout, person, approving, journal, stop: None, remember };
+        let with = Drive {
+            upstreams,
+            tools,
+            check,
+            shelf,
+            charge,
+            turn_timeout,
+            person,
+            approving,
+            journal,
+            stop: None,
+            remember,
+        };
         let mut events = Box::pin(drive(course, events, with));
         let resumes = self.resumes.clone();
         Ok(stream! {
@@ -230,6 +249,8 @@ impl App {
             strategy: model.strategy,
             text_formats: text_formats(&model),
             limits: model.limits.clone(),
+            price: model.price,
+            images: model.images,
             calls_left: conversation.calls_left,
             always: conversation.always,
             judged: model.provider != Provider::Replay && !project.policy.is_empty(),
@@ -241,7 +262,10 @@ impl App {
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
-        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check })
+        // last: what is refused for another reason costs nothing
+        let payers = payers(&project);
+        self.quotas.admit(&payers).await?;
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, payers })
     }
 
     /// The tools this model may use: its own servers', and no others; those of the recorded turn for a cassette.
@@ -306,6 +330,12 @@ impl App {
         }
         tracing::info!(target: "agents.chat_orchestrator", tool_count = set.len(), tool_names = listed(&names), "MCP tools loaded");
     }
+}
+
+/// Who pays for a turn of this project.
+pub(crate) fn payers(project: &Project) -> Vec<Payer> {
+    let account = format!("project:{}/{}", project.namespace, project.name).into();
+    vec![Payer { account, quota: project.quota }]
 }
 
 /// The ids of all calls.

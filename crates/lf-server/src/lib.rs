@@ -14,6 +14,10 @@ mod driver;
 
 mod recording;
 
+mod results;
+
+mod quotas;
+
 mod failover;
 
 mod responses;

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Done, Entry, seen_in};
+use lf_core::turn::{Course, Done, Entry, Spent, seen_in};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
 use lf_store::{Begin, Conversation, Known, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
@@ -30,7 +30,9 @@ use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::chat::{self, Prepared};
 use crate::driver::{Approving, Drive, drive};
+use crate::quotas::Charge;
 use crate::recording::{Recorded, Recording};
+use crate::results::Shelf;
 
 pub(crate) use context::pending;
 use context::unsaid;
@@ -138,6 +140,8 @@ struct Ready {
     prepared: Prepared,
     approving: Approving,
     recording: Option<Recording>,
+    shelf: Shelf,
+    charge: Charge,
     conversation: String,
     /// What the client said, with the ids of the messages.
     said: Vec<(String, Message)>,
@@ -316,7 +320,7 @@ impl App {
 
     fn armed(
         &self,
-        prepared: Prepared,
+        mut prepared: Prepared,
         conversation: String,
         said: Vec<(String, Message)>,
         attendance: Attendance,
@@ -329,7 +333,12 @@ impl App {
             wait: prepared.setup.limits.approval_timeout,
         };
         let recording = self.recording(&prepared.project, &prepared.setup, None);
-        Ready { prepared, approving, recording, conversation, said, kept: 0, after: None, guard }
+        let journals = self.memory().ok().map(|memory| (memory.store.clone(), conversation.clone()));
+        let shelf = Shelf::new(&self.results, &prepared.setup, journals);
+        let payers = std::mem::take(&mut prepared.payers);
+        let charge = Charge::new(&self.quotas, payers, Spent::default());
+        let (kept, after) = (0, None);
+        Ready { prepared, approving, recording, shelf, charge, conversation, said, kept, after, guard }
     }
 }
 
@@ -340,7 +349,8 @@ fn not_begun(error: &tokio::task::JoinError) -> Refusal {
 impl Memory {
     /// Keeps what was said and the beginning of its turn, and lets it run. Nothing where another daemon's turn came first.
     async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Option<Arc<Running>>, Refusal> {
-        let Ready { prepared, approving, recording, conversation, said, kept, after, guard } = ready;
+        let Ready { prepared, approving, recording, shelf, charge, conversation, said, kept, after, guard } =
+            ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let said_now = &said[kept..];
@@ -348,8 +358,13 @@ impl Memory {
         let begin = Begin { turn: &turn, conversation: &conversation, said: said_now, begun: &begun, after };
         let kept = match self.store.begin(begin).await {
             Ok(journal) => Box::new(journal),
-            Err(StoreError::Overtaken { .. }) => return Ok(None),
-            Err(error) => return Err(unkept(&error)),
+            Err(error) => {
+                charge.not_begun();
+                return match error {
+                    StoreError::Overtaken { .. } => Ok(None),
+                    error => Err(unkept(&error)),
+                };
+            }
         };
         let mut journal: Box<dyn Journal> = match recording {
             Some(recording) => Box::new(Recorded { kept, recording }),
@@ -363,6 +378,8 @@ impl Memory {
             approving,
             tools: prepared.tools,
             check: prepared.check,
+            shelf,
+            charge,
             turn_timeout,
             person: None,
             journal: Some(journal),

@@ -196,7 +196,7 @@ pub fn event(event: &ChatEvent) -> Value {
             "event": "client_tool_calls",
             "calls": calls.iter().map(|call| json!({"id": call.id, "name": call.name, "arguments": call.arguments.raw()})).collect::<Vec<_>>(),
         }),
-        ChatEvent::ApprovalNeeded(_) | ChatEvent::ApprovalDecided(_) => {
+        ChatEvent::ApprovalNeeded(_) | ChatEvent::ApprovalDecided(_) | ChatEvent::Limited(_) => {
             openai_chat::lf_event(event).unwrap_or_default()
         }
         ChatEvent::Notice(text) => json!({"event": "notice", "text": text}),

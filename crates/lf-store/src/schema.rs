@@ -127,4 +127,15 @@ pub(crate) const STEPS: &[&str] = &[
     -- words of deleted messages leave the index of words at once
     INSERT INTO said (said, rank) VALUES ('secure-delete', 1);
 ",
+    "
+    -- what callers have used of a day; days since 1970, money in billionths of a dollar
+    CREATE TABLE spent (
+        account TEXT NOT NULL,
+        day INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        nanos INTEGER NOT NULL,
+        PRIMARY KEY (account, day)
+    ) WITHOUT ROWID;
+    CREATE INDEX spent_by_day ON spent (day);
+",
 ];

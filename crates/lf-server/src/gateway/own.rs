@@ -237,6 +237,7 @@ impl Steps<'_> {
                 format!("{} {how}", result.name.as_deref().unwrap_or("tool"))
             }
             ChatEvent::Notice(notice) => notice.clone(),
+            ChatEvent::Limited(limit) => format!("the turn has reached {limit}"),
             _ => return,
         };
         self.attendant.note(message.clone());

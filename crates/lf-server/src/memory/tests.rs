@@ -48,6 +48,7 @@ fn project(name: &str, models: impl IntoIterator<Item = Model>) -> Project {
         prompts: IndexMap::new(),
         storage: Ok(Default::default()),
         policy: lf_core::policy::Policy::default(),
+        quota: lf_core::quota::Quota::default(),
     }
 }
 
@@ -393,6 +394,8 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
         tools: bench.app.tools_of(&bench.app.project().unwrap(), &demo()),
         check: Arc::new(crate::rules::Recorded),
+        shelf: Shelf::default(),
+        charge: Charge::default(),
         turn_timeout,
         person: None,
         approving: unattended(),

@@ -60,6 +60,8 @@ pub(super) struct Settling {
     first: Option<Instant>,
     last: Option<Instant>,
     looked: Option<Instant>,
+    /// Before the last look.
+    changed: Option<Instant>,
     is_restless: bool,
     /// Since the last look, something was written where it is.
     in_place: bool,
@@ -104,13 +106,14 @@ impl Settling {
     }
 
     pub(super) fn looked(&mut self, now: Instant) {
-        *self = Self { looked: Some(now), ..Self::default() };
+        *self = Self { looked: Some(now), changed: self.last, ..Self::default() };
     }
 
-    /// It was not whole, as it seems.
+    /// It was not whole, as it seems: it is to rest for longer, counted from its last change.
     pub(super) fn look_again(&mut self, now: Instant) {
-        self.first.get_or_insert(now);
-        self.last.get_or_insert(now);
+        let changed = self.changed.unwrap_or(now);
+        self.first.get_or_insert(changed);
+        self.last.get_or_insert(changed);
         self.is_restless = true;
     }
 }

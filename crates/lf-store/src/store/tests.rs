@@ -140,6 +140,7 @@ fn begun(messages: Vec<Message>) -> Entry {
 }
 
 mod forgetting;
+mod spent;
 
 const ALL: Page = Page { offset: 0, limit: 100 };
 

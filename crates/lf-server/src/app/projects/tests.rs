@@ -28,6 +28,7 @@ fn project(servers: &str) -> Project {
         prompts: IndexMap::new(),
         storage: Ok(Default::default()),
         policy: lf_core::policy::Policy::default(),
+        quota: lf_core::quota::Quota::default(),
     }
 }
 

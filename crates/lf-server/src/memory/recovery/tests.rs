@@ -137,6 +137,8 @@ fn with(journal: impl Journal + 'static, walks: &Walks) -> Drive {
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
         tools: Arc::new(walking(walks.clone())),
         check: Arc::new(crate::rules::Recorded),
+        shelf: Shelf::default(),
+        charge: Charge::default(),
         turn_timeout: std::time::Duration::from_secs(60),
         person: None,
         approving: unattended(),

@@ -83,6 +83,11 @@ fn what_was_not_whole_is_looked_at_once_more() {
     settling.looked(start);
     settling.look_again(start);
     assert_eq!(settling.due(), Some((start + RESTLESS, CALMLY)));
+    // and that counts from its last change, not from the look
+    settling.note(start, Path::new(FILE), Touched);
+    settling.looked(start + Duration::from_millis(650));
+    settling.look_again(start + Duration::from_millis(660));
+    assert_eq!(settling.due(), Some((start + RESTLESS, CALMLY)));
 }
 
 #[test]
