@@ -34,14 +34,15 @@ struct Inner {
 }
 
 impl Noticed {
-    /// Something about this project may have changed.
+    /// The files of this project are not as they were read. What is known already and waits for its look is no new change.
     pub(super) fn touch(&self, key: &Key) {
-        self.lock().settling.entry(key.clone()).or_default().note(
-            Instant::now(),
-            Path::new(""),
-            Happening::Touched,
-        );
-        self.woken.notify_one();
+        let mut inner = self.lock();
+        let settling = inner.settling.entry(key.clone()).or_default();
+        if settling.due().is_none() {
+            settling.note(Instant::now(), Path::new(""), Happening::Touched);
+            drop(inner);
+            self.woken.notify_one();
+        }
     }
 
     /// A look begins.
