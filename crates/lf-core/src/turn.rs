@@ -36,7 +36,7 @@ mod setup;
 pub use approval::{Ask, AskPerson, Decision, Verdict, Waiting, refusal};
 pub use course::{Course, Entry, OutOfPlace, Taken};
 pub use ending::{Limit, Spent};
-pub use judging::{Judge, Judged, Ran, Standing, denial, seen_in};
+pub use judging::{Before, Judge, Judged, Ran, Standing, denial, seen_in};
 pub use other_ways::{Rescue, StandIn};
 pub use output::{Cut, result_for_model};
 pub use over::Done;
@@ -45,6 +45,9 @@ pub use resume::{Resume, answer_in_order, check_answers, put_back, size_of};
 pub use run::RunTools;
 use run::say;
 pub use setup::Setup;
+
+/// Calls of one message of a model, which native ones cannot exceed.
+const MAX_CALLS: usize = 1024;
 
 /// What the driver does next.
 #[derive(Debug)]
@@ -176,6 +179,16 @@ struct RawCall {
     server: Option<String>,
 }
 
+impl Round {
+    /// Told once, however many there are.
+    fn too_many_calls(&mut self) {
+        let problem = format!("a message may have {MAX_CALLS} calls; what came after them was not run");
+        if self.malformed.last().is_none_or(|last| last.problem != problem) {
+            self.malformed.push(Malformed { raw: String::new(), problem });
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Malformed {
     raw: String,
@@ -237,7 +250,10 @@ impl AskModel {
             match piece {
                 Piece::Text(text) => self.show(text, events),
                 Piece::Reasoning(text) => self.reason(text, events),
-                Piece::Call(call) => self.round.calls.push(raw_call(call)),
+                Piece::Call(call) if self.round.calls.len() < MAX_CALLS => {
+                    self.round.calls.push(raw_call(call));
+                }
+                Piece::Call(_) => self.round.too_many_calls(),
                 Piece::Malformed { raw, problem } => self.round.malformed.push(Malformed { raw, problem }),
             }
         }

@@ -208,7 +208,7 @@ impl App {
         let otherwise = if model.fallback.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
         let provider = lf_models::provider(&model, &self.client, otherwise)?;
         let tools = self.tools_of(&project, &model);
-        let check = self.check_of(&project, &model);
+        let check = self.check_of(&project, &model, &model.name);
         let mut catalogue = tools.list(&model.servers).await;
         if let Some(down) = catalogue.down.iter().find(|down| down.required) {
             return Err(Refusal::RequiredServerDown {
@@ -235,6 +235,7 @@ impl App {
         let asked = if conversation.before.is_empty() { own(&all) } else { sent };
         let mut messages = prompted(&project, &model, all, &request.variables)?;
         set.expose_history(&mut messages);
+        let is_judged = is_judged(&project, &set, conversation.seen);
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
             model: called,
@@ -253,7 +254,7 @@ impl App {
             images: model.images,
             calls_left: conversation.calls_left,
             always: conversation.always,
-            judged: model.provider != Provider::Replay && !project.policy.is_empty(),
+            judged: model.provider != Provider::Replay && is_judged,
             seen: conversation.seen,
             waiting: conversation.waiting,
         };
@@ -278,13 +279,13 @@ impl App {
         Arc::new(self.pool.tools(servers))
     }
 
-    /// Who says which calls of a turn of this model run.
-    pub(crate) fn check_of(&self, project: &Arc<Project>, model: &Model) -> Arc<dyn Check> {
+    /// Who says which calls of a turn run in which this model answers, and that one was `asked` for.
+    pub(crate) fn check_of(&self, project: &Arc<Project>, model: &Model, asked: &str) -> Arc<dyn Check> {
         if model.provider == Provider::Replay {
             return Arc::new(Recorded);
         }
         let (project, active) = (project.clone(), self.active(project));
-        let began = Began { project, model: model.name.clone(), pool: self.pool.clone() };
+        let began = Began { project, model: asked.to_owned(), pool: self.pool.clone() };
         Arc::new(Rules::of_turn(active, began))
     }
 
@@ -379,6 +380,12 @@ fn listed(names: &[&str]) -> String {
     }
     text.push(']');
     text
+}
+
+/// Whether the rules have anything to say of a turn with these tools. Servers may label their tools, too, and the flow rule
+/// is there without a policy.
+fn is_judged(project: &Project, set: &ToolSet, seen: Labels) -> bool {
+    !project.policy.is_empty() || !seen.is_empty() || set.has_labels()
 }
 
 #[cfg(test)]

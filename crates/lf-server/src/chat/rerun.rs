@@ -11,7 +11,7 @@ use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 use serde_json::Value;
 
-use super::{With, parameters, payers, text_formats};
+use super::{With, is_judged, parameters, payers, text_formats};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive, drive};
@@ -47,10 +47,11 @@ impl App {
         let provider = lf_models::provider(&model, &self.client, Otherwise::Nobody)?;
         let check: Arc<dyn Check> = match calls {
             Calls::Recorded => Arc::new(Recorded),
-            Calls::Run => self.check_of(&project, &model),
+            Calls::Run => self.check_of(&project, &model, &model.name),
         };
         let recorded = &cassette.setup;
         let (tools, set) = self.tools_again(&project, &model, cassette, calls).await;
+        let is_judged = is_judged(&project, &set, recorded.seen);
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
             model: model.name.clone(),
@@ -66,7 +67,7 @@ impl App {
             images: model.images,
             calls_left: recorded.calls_left,
             always: Vec::new(),
-            judged: calls == Calls::Run && !project.policy.is_empty(),
+            judged: calls == Calls::Run && is_judged,
             seen: recorded.seen,
             waiting: None,
         };

@@ -188,6 +188,8 @@ impl App {
             self.find_model(Some(&project), Some(name)).await
         };
         let asked = found(&setup.model).await.map(|(_, asked)| asked);
+        // one that is gone may use nothing, and neither may who answers in its place
+        let asked_name = asked.as_ref().map_or(setup.model.clone(), |asked| asked.name.clone());
         let (project, model) = found(&model).await?;
         let upstreams = self.upstreams(&project, &model, (asked.ok(), &setup)).map_err(Hindrance::Lasting)?;
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
@@ -206,7 +208,7 @@ impl App {
             upstreams,
             approving,
             tools: self.tools_of(&project, &model),
-            check: self.check_of(&project, &model),
+            check: self.check_of(&project, &model, &asked_name),
             shelf: Shelf::new(&self.results, &setup, Some((memory.store.clone(), turn.conversation.clone()))),
             // its requests before were counted when they were made
             charge: Charge::new(&self.quotas, payers(&project), course.spent()),

@@ -289,7 +289,7 @@ async fn a_decision_reaches_the_turn_that_begins_with_its_call_meanwhile() {
     bench.left("t", "demo", []).await;
     let tool = ToolRef { server: "s".into(), name: "pay".into() };
     let ask = Ask { id: "apr_1".to_owned(), call: call(), tool, why: None, decision: None };
-    let waiting = Waiting { calls: vec![call()], asks: vec![ask.clone()] };
+    let waiting = Waiting { calls: vec![call()], asks: vec![ask.clone()], ..Waiting::default() };
     let ended = End { waiting: Some(&waiting), ..End::finished("t", "c", &[]) };
     bench.memory().store.end(ended).await.unwrap();
     // the turn that is about to begin with it speaks

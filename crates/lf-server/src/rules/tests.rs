@@ -279,7 +279,7 @@ impl Attempts {
                     decision: Some(decision),
                 }
             });
-            waiting = Some(Waiting { asks: asks.collect(), calls });
+            waiting = Some(Waiting { asks: asks.collect(), calls, ..Waiting::default() });
         } else {
             deltas = self.deltas(kind, calls);
         }
