@@ -30,9 +30,9 @@ mod serve;
 
 pub mod view;
 
-pub use app::{App, Command, EditRefusal, Loader, Parts, Refusal, StoredProject, Wanted};
+pub use app::{App, Command, EditRefusal, Loader, Parts, Pending, Refusal, StoredProject, Wanted};
 pub use chat::{Calls, With};
 pub use gateway::{Gateway, Offering};
-pub use lf_models::Timeouts;
+pub use lf_models::{Egress, Timeouts};
 pub use recording::Recording;
 pub use serve::{BindError, Serve, bind, serve};

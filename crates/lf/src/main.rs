@@ -240,13 +240,15 @@ fn app_with(
     options.tokens = Some(data_dir.join("oauth"));
     options.consent = consent;
     options.generations = Some(data_dir.join("mcp-generations.json"));
+    let operator = Arc::new(project::operator(&data_dir)?);
+    options.operator = operator.clone();
     let parts = Parts {
         project,
         data_dir,
         loader: project::loader(),
         pool: SessionPool::new(options),
         timeouts: lf_server::Timeouts::default(),
-        roots,
+        egress: lf_server::Egress::new(operator, roots),
         store: kept.store,
         recordings: kept.recordings,
     };

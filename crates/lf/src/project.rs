@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use lf_config::{LoadError, Loaded, Style};
+use lf_core::operator::Operator;
 
 use crate::args::Common;
 use crate::exit::Trouble;
@@ -60,6 +61,11 @@ pub(crate) fn data_dir(common: &Common) -> PathBuf {
         let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
         home.join(".llamafarm")
     })
+}
+
+/// What the operator says in the data directory. A daemon that does not know it must not run.
+pub(crate) fn operator(data_dir: &Path) -> Result<Operator, Trouble> {
+    lf_config::operator(data_dir).map_err(|error| trouble(&error))
 }
 
 /// Reads a stored project for the daemon.

@@ -1,9 +1,10 @@
 //! Entries of `runtime.models`.
 
 use lf_core::Secret;
+use lf_core::place::Reach;
 use lf_core::project::{Disabled, Limits, Model, Provider, ToolCallStrategy};
 
-use super::{Context, Names, Reading, broken, is_header_value, known, provider, tools};
+use super::{Context, Names, Reading, broken, carry, is_header_value, known, provider, tools};
 use crate::diagnostic::{Report, did_you_mean, quote};
 use crate::node::Node;
 use crate::raw::{RawModel, RawStrategy};
@@ -55,6 +56,7 @@ pub(super) fn read(
             return Err(broken());
         }
     };
+    let (api_key, implied) = api_key(&mut reading, raw.api_key, kind);
     let model = Model {
         name: name.to_owned(),
         description: raw.description,
@@ -63,7 +65,8 @@ pub(super) fn read(
         cassette: (kind == Provider::Replay).then(|| reading.context.directory.join(&model)),
         model,
         base_url: base_url(&mut reading, raw.base_url, kind),
-        api_key: api_key(&mut reading, raw.api_key, kind),
+        reach: Reach::Named,
+        api_key,
         strategy: match raw.tool_call_strategy {
             None | Some(RawStrategy::NativeApi) => ToolCallStrategy::NativeApi,
             Some(RawStrategy::PromptBased) => ToolCallStrategy::PromptBased,
@@ -78,6 +81,8 @@ pub(super) fn read(
         limits,
         fallback: raw.fallback.unwrap_or_default(),
     };
+    let prompts = model.prompts.iter().filter_map(|prompt| names.prompts.used.get(prompt)).flatten();
+    carry::by_model(&model, implied, expanded.used.iter(), prompts, context);
     reading.finish(model)
 }
 
@@ -114,15 +119,21 @@ fn base_url(reading: &mut Reading<'_, '_, '_>, given: Option<String>, provider: 
     given.trim_end_matches('/').to_owned()
 }
 
-fn api_key(reading: &mut Reading<'_, '_, '_>, given: Option<String>, provider: Provider) -> Option<Secret> {
+/// The key, and the variable that it comes from where the file does not say so.
+fn api_key(
+    reading: &mut Reading<'_, '_, '_>,
+    given: Option<String>,
+    provider: Provider,
+) -> (Option<Secret>, Option<&'static str>) {
     let (Some(given), Some(node)) = (given, reading.node("api_key")) else {
-        return provider::api_key(provider, reading.context.variables);
+        let usual = provider::api_key(provider, reading.context.variables);
+        return usual.map_or((None, None), |(variable, key)| (Some(key), variable));
     };
     if !is_header_value(&given) {
         reading.wrong(node, "`api_key` holds a line break or control character".to_owned());
     }
     // an empty key is none: `Authorization: Bearer ` would be refused by everybody
-    (!given.is_empty()).then(|| Secret::from(given))
+    ((!given.is_empty()).then(|| Secret::from(given)), None)
 }
 
 /// Names in the order of the model's list; all servers where there is none.

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use lf_core::Project;
+use lf_core::operator::Operator;
 use lf_mcp::SessionPool;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::approvals::{Approvals, Command};
+use super::approvals::{Approvals, Pending};
 use super::disk::{file_in, place};
 use super::{EditRefusal, Loader, Refusal};
 
@@ -62,14 +63,20 @@ pub(super) fn mark(path: &Path) -> Option<Mark> {
 }
 
 impl Projects {
-    pub(super) fn new(main: Option<Project>, data_dir: PathBuf, loader: Loader, pool: SessionPool) -> Self {
-        let approvals = Approvals::new(data_dir.clone(), pool.clone());
+    pub(super) fn new(
+        main: Option<Project>,
+        data_dir: PathBuf,
+        loader: Loader,
+        pool: SessionPool,
+        operator: Arc<Operator>,
+    ) -> Self {
+        let approvals = Approvals::new(data_dir.clone(), pool.clone(), operator);
         let main = main.map(|mut main| {
             // a stored project is no more trusted for being the working directory
-            let stored =
-                place(&data_dir, &main.namespace, &main.name).and_then(|path| path.canonicalize().ok());
-            if stored.is_some_and(|stored| stored == main.root) {
+            if is_stored(&data_dir, &main) {
                 approvals.hold_back(&mut main);
+            } else {
+                approvals.hold_back_main(&mut main);
             }
             Arc::new(main)
         });
@@ -166,14 +173,35 @@ impl Reader {
         }))
     }
 
-    /// Commands of a project that wait for an approval.
-    pub(super) fn pending(&self, namespace: &str, name: &str) -> Result<Vec<Command>, EditRefusal> {
+    /// What of a project waits for an approval.
+    pub(super) fn pending(&self, namespace: &str, name: &str) -> Result<Pending, EditRefusal> {
+        if let Some(main) = self.main_elsewhere(namespace, name) {
+            return self.approvals.pending_of_main(main).map_err(EditRefusal::Failed);
+        }
         let unknown = || EditRefusal::NotFound(format!("{namespace}/{name}"));
         let directory = place(&self.data_dir, namespace, name).ok_or_else(unknown)?;
         let path = file_in(&directory).ok_or_else(unknown)?;
         let mut project = (self.loader)(&path).map_err(EditRefusal::Failed)?;
         (project.namespace, project.name) = (namespace.to_owned(), name.to_owned());
         self.approvals.pending(&project).map_err(EditRefusal::Failed)
+    }
+
+    pub(super) fn approve(&self, namespace: &str, name: &str, pending: &Pending) -> Result<(), EditRefusal> {
+        let approved = match self.main_elsewhere(namespace, name) {
+            Some(main) => self.approvals.approve_main(main, pending),
+            None => self.approvals.approve(&format!("{namespace}/{name}"), pending),
+        };
+        approved.map_err(EditRefusal::Failed)
+    }
+
+    /// The project that the program was started in, where that is not a stored one.
+    fn main_elsewhere(&self, namespace: &str, name: &str) -> Option<&Arc<Project>> {
+        self.is_main(namespace, name).filter(|main| !is_stored(&self.data_dir, main))
+    }
+
+    /// A project as its file says, before anything of it is held back.
+    pub(super) fn as_written(&self, path: &Path) -> Option<Project> {
+        (self.loader)(path).ok()
     }
 
     pub(super) fn is_main(&self, namespace: &str, name: &str) -> Option<&Arc<Project>> {
@@ -225,6 +253,11 @@ impl Reader {
     fn loaded(&self) -> std::sync::MutexGuard<'_, HashMap<PathBuf, Loaded>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_stored(data_dir: &Path, project: &Project) -> bool {
+    let stored = place(data_dir, &project.namespace, &project.name);
+    stored.and_then(|path| path.canonicalize().ok()).is_some_and(|stored| stored == project.root)
 }
 
 impl Loaded {

@@ -41,6 +41,7 @@ fn project(name: &str, models: impl IntoIterator<Item = Model>) -> Project {
         default_model: models.keys().next().cloned(),
         models,
         prompts: IndexMap::new(),
+        carried: Vec::new(),
     }
 }
 
@@ -70,7 +71,7 @@ impl Bench {
             }),
             pool,
             timeouts: crate::Timeouts::default(),
-            roots: Vec::new(),
+            egress: crate::Egress::new(Arc::default(), Vec::new()),
             store: Ok(Store::open(directory.path().to_owned()).await.unwrap()),
             recordings: None,
         });

@@ -84,9 +84,8 @@ fn secrets_of_the_project_are_in_no_recording() {
     model.api_key = Some("sk-\"quoted\"-hush".into());
     model.extra_body.insert("api_key".to_owned(), "body-secret-hush".into());
     let http = HttpServer {
-        base_url: "https://mcp.example".to_owned(),
         headers: vec![("Authorization".to_owned(), "Bearer header-secret-hush".into())],
-        auth: None,
+        ..HttpServer::new("https://mcp.example")
     };
     let server = lf_core::McpServer::new("s", Transport::Http(http));
     let project = Project {
@@ -97,6 +96,7 @@ fn secrets_of_the_project_are_in_no_recording() {
         models: [("m".to_owned(), Ok(Arc::new(model)))].into_iter().collect(),
         default_model: None,
         prompts: BTreeMap::new().into_iter().collect(),
+        carried: Vec::new(),
     };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.jsonl");

@@ -24,6 +24,7 @@ fn project(servers: &str) -> Project {
         models: IndexMap::new(),
         default_model: None,
         prompts: IndexMap::new(),
+        carried: Vec::new(),
     }
 }
 
@@ -49,7 +50,7 @@ impl Fixture {
     fn with_loader(main: Option<Project>, loader: Loader) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let pool = SessionPool::new(PoolOptions::new(Vec::new(), PathBuf::from("lf")));
-        let projects = Projects::new(main, directory.path().to_owned(), loader, pool.clone());
+        let projects = Projects::new(main, directory.path().to_owned(), loader, pool.clone(), Arc::default());
         Self { directory, projects, pool, reads: Arc::default() }
     }
 
