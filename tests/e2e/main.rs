@@ -42,6 +42,7 @@ mod remote_faults;
 mod responses;
 mod retries;
 mod sdk;
+mod secrets;
 mod storage_faults;
 mod supervision;
 mod tidy;

@@ -103,6 +103,14 @@ impl TestProject {
         path
     }
 
+    /// Writes `operator.yaml`, which says what projects may have.
+    pub fn operator(self, yaml: &str) -> Self {
+        let data = self.home().join("data");
+        std::fs::create_dir_all(&data).expect("the directory can be made");
+        std::fs::write(data.join("operator.yaml"), yaml).expect("the file can be written");
+        self
+    }
+
     /// An environment variable of `lf`.
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
