@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 
 /// For the model and the tools to be let go of, at the 99th percentile.
 const LIMIT: Duration = Duration::from_millis(250);
+/// Times as long as a mere request with one commit at the same moments, where the machine is busy with something else: what
+/// is let go of has passed through four processes and a commit or two.
+const MOST: u32 = 4;
 /// Clients at the same time.
 const CLIENTS: usize = 4;
 /// Of each kind.
@@ -30,6 +33,8 @@ struct Scene {
     /// Of the model's requests: question and round, by their number.
     asked: Arc<Mutex<HashMap<usize, (String, usize)>>>,
     gates: Arc<Mutex<HashMap<String, Gate>>>,
+    /// How long conversations took to be made all the while: what the machine can do.
+    made: Mutex<Vec<Duration>>,
     directory: tempfile::TempDir,
     _project: TestProject,
 }
@@ -84,7 +89,7 @@ impl Scene {
         });
         let project = TestProject::with_model(&model.base_url(), &[scripted("m", &script)]);
         let daemon = project.serve();
-        Self { model, daemon, asked, gates, directory, _project: project }
+        Self { model, daemon, asked, gates, made: Mutex::default(), directory, _project: project }
     }
 
     fn log(&self) -> PathBuf {
@@ -92,7 +97,9 @@ impl Scene {
     }
 
     fn conversation(&self, tools: &[&str]) -> String {
+        let start = Instant::now();
         let id = create(&self.daemon, &json!({}));
+        self.made.lock().unwrap().push(start.elapsed());
         for tool in tools {
             let tool = json!({"server_id": "m", "tool_name": tool});
             post(&at(&self.daemon, &id, "/tools"), &tool).ok();
@@ -133,16 +140,21 @@ impl Scene {
         numbers.find_map(|number| aborts.get(number).copied())
     }
 
-    /// How long it took from these moments until the model or the tool was let go of, the longest last.
-    fn delays(&self, left: &[(String, bool, Instant)]) -> Vec<Duration> {
+    /// It may not take long from these moments until the model or the tool was let go of.
+    #[track_caller]
+    fn assert_quick(&self, left: &[(String, bool, Instant)]) {
         let delay = |(question, called, at): &(String, bool, Instant)| {
             let what = format!("`{question}` to be let go of");
             let gone = eventually(&what, || self.let_go(question, *called));
             gone.saturating_duration_since(*at)
         };
-        let mut delays: Vec<Duration> = left.iter().map(delay).collect();
-        delays.sort();
-        delays
+        let (median, slow) = percentiles(left.iter().map(delay).collect());
+        let (_, made) = percentiles(std::mem::take(&mut self.made.lock().unwrap()));
+        let limit = LIMIT.max(made * MOST);
+        assert!(
+            slow <= limit,
+            "{median:?} at the median, {slow:?} at the 99th percentile; a request: {made:?}"
+        );
     }
 }
 
@@ -155,10 +167,11 @@ fn cancelled_at(log: &Path, number: &str) -> Option<Instant> {
     Instant::now().checked_sub(at.elapsed().unwrap_or_default())
 }
 
-#[track_caller]
-fn assert_quick(delays: &[Duration]) {
+/// The median and the 99th percentile.
+fn percentiles(mut delays: Vec<Duration>) -> (Duration, Duration) {
+    delays.sort();
     let at = |percent: usize| delays[(delays.len() - 1) * percent / 100];
-    assert!(at(99) <= LIMIT, "{:?} at the median, {:?} at the 99th percentile", at(50), at(99));
+    (at(50), at(99))
 }
 
 /// Does this with every number, a few at the same time, and gives what came of each.
@@ -195,6 +208,7 @@ fn leave_stateless(scene: &Scene, number: usize) -> (String, bool, Instant) {
         (["silent", "hang"][number / 5 % 2], false),
     ][number % 5];
     let question = format!("{kind} {number}");
+    scene.conversation(&[]);
     let body = if streams { streamed_chat(&question) } else { chat(&question) };
     let mut client = Open::post(scene.daemon.port(), "/v1/chat/completions", &body);
     match kind {
@@ -286,7 +300,7 @@ fn assert_answered(scene: &Scene, id: &str, questions: &[(String, bool)]) -> usi
 fn a_thousand_clients_that_leave_take_with_them_what_is_theirs_and_nothing_else() {
     let scene = Scene::new();
     let left = all(5 * STATELESS, |number| leave_stateless(&scene, number));
-    assert_quick(&scene.delays(&left));
+    scene.assert_quick(&left);
     let kept = all(6 * KEPT, |number| leave_kept(&scene, number + 10_000 * 6));
     let mut answered = 0;
     for (id, questions) in &kept {
@@ -320,6 +334,6 @@ fn a_hundred_turns_that_are_cancelled_stop_at_once_and_leave_conversations_that_
         assert_eq!(answer["assistant_message"]["content"], "one two three four five");
         (question, called, begun)
     });
-    assert_quick(&scene.delays(&cancelled));
+    scene.assert_quick(&cancelled);
     scene.model.finish();
 }

@@ -87,18 +87,31 @@ fn fill_model(model: &mut Map<String, Json>, resolved: &Model) {
     }
     model.insert("mcp_servers".to_owned(), json!(resolved.servers));
     model.insert("prompts".to_owned(), json!(resolved.prompts));
+    fill(model, "input", if resolved.images { json!(["text", "image"]) } else { json!(["text"]) });
     let limits = &resolved.limits;
+    let held = model.get("limits").and_then(Json::as_object).cloned().unwrap_or_default();
     model.insert(
         "limits".to_owned(),
         json!({
             "rounds": limits.rounds,
             "parallel_calls": limits.parallel_calls,
             "result_tokens": limits.result_tokens,
+            "result_bytes": limits.result_bytes,
             "turn_timeout": duration(limits.turn_timeout),
+            "final_timeout": duration(limits.final_timeout),
             "approval_timeout": duration(limits.approval_timeout),
+            "queue_timeout": duration(limits.queue_timeout),
             "repeat_calls": limits.repeat_calls,
         }),
     );
+    // these have no default
+    for key in ["tokens", "cost_usd"] {
+        if let (Some(value), Some(shown)) =
+            (held.get(key), model.get_mut("limits").and_then(Json::as_object_mut))
+        {
+            shown.insert(key.to_owned(), value.clone());
+        }
+    }
 }
 
 /// As the file says it.
@@ -148,10 +161,10 @@ pub(crate) fn mask_all(json: &mut Json, key: &str) {
         Json::Array(items) => {
             let mut after_secret_flag = false;
             for item in items {
-                if after_secret_flag && item.is_string() {
-                    mask_string(item);
-                } else {
-                    mask_all(item, key);
+                match item {
+                    Json::String(_) if after_secret_flag => mask_string(item),
+                    Json::String(text) if key == "args" => *text = mask_argument(text),
+                    _ => mask_all(item, key),
                 }
                 after_secret_flag = item
                     .as_str()
@@ -204,6 +217,7 @@ fn mask_text(text: &str) -> String {
         return text.to_owned();
     }
     if let Some((name, value)) = text.split_once('=')
+        && !name.contains("://")
         && is_secret_name(name)
     {
         return format!("{name}={}", mask_literal(value));
@@ -212,6 +226,23 @@ fn mask_text(text: &str) -> String {
         return mask_url(text);
     }
     if is_key(text) { MASK.to_owned() } else { text.to_owned() }
+}
+
+/// An argument may be a header, or a line of a shell.
+fn mask_argument(text: &str) -> String {
+    match text.split_once(':') {
+        Some((name, value)) if !value.starts_with("//") && is_secret_name(name) && !name.contains(char::is_whitespace) => {
+            let blank = &value[..value.len() - value.trim_start().len()];
+            format!("{name}:{blank}{}", mask_header(value.trim_start()))
+        }
+        _ => text.split_inclusive(char::is_whitespace).map(mask_word).collect(),
+    }
+}
+
+/// With the blank after it.
+fn mask_word(word: &str) -> String {
+    let bare = word.trim_end();
+    format!("{}{}", mask_text(bare), &word[bare.len()..])
 }
 
 /// Whether a word is a key by its look.

@@ -128,17 +128,18 @@ pub(crate) struct Expanded {
     tainted: HashSet<usize>,
     /// Why the entry cannot be used, one sentence per missing variable.
     pub(crate) missing: Vec<String>,
-    /// The variables whose values stand in the tree now.
+    /// The variables that the tree refers to.
     pub(crate) used: Vec<Used>,
 }
 
-/// A variable whose value was put into the tree.
+/// A reference to a variable.
 pub(crate) struct Used {
     /// The key of the entry, and the innermost one.
     pub(crate) key: String,
     pub(crate) leaf: String,
     pub(crate) variable: String,
-    pub(crate) value: Secret,
+    /// What was put into the tree; `None` where there is nothing, or the default.
+    pub(crate) value: Option<Secret>,
 }
 
 impl Expanded {
@@ -298,14 +299,12 @@ impl Expander<'_, '_, '_> {
 
     fn value(&mut self, reference: &str, name: &str, has_default: bool, span: &Span) -> String {
         let value = self.variables.get(name).filter(|value| !(has_default && value.is_empty()));
-        if let Some(value) = &value {
-            self.expanded.used.push(Used {
-                key: self.key.clone(),
-                leaf: self.leaf.clone(),
-                variable: name.to_owned(),
-                value: value.as_str().into(),
-            });
-        }
+        self.expanded.used.push(Used {
+            key: self.key.clone(),
+            leaf: self.leaf.clone(),
+            variable: name.to_owned(),
+            value: value.as_deref().filter(|value| !value.is_empty()).map(Secret::from),
+        });
         // the reference alone goes through shellexpand: in the text around it, `$$` and `$HOME` stay as they are
         let expanded = shellexpand::env_with_context(reference, |_: &str| value.clone().map(Some).ok_or(()));
         match expanded {

@@ -11,6 +11,8 @@ pub mod project;
 
 pub mod operator;
 
+pub mod policy;
+
 pub mod message;
 
 pub mod json;
@@ -23,6 +25,8 @@ pub mod tool;
 
 pub mod tool_set;
 
+pub mod results;
+
 pub mod model;
 
 pub mod prompting;
@@ -30,6 +34,8 @@ pub mod prompting;
 pub mod event;
 
 pub mod turn;
+
+pub mod quota;
 
 pub mod journal;
 

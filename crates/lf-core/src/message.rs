@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::json;
+use crate::results::ResultRef;
+use crate::turn::Ran;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -208,6 +210,12 @@ pub struct ToolResult {
     pub is_error: bool,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub rest: Map<String, Value>,
+    /// What this program ran for it; `None` where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Box<Ran>>,
+    /// Where all of it is, of which the content is only the beginning. Never from a client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<ResultRef>,
 }
 
 impl ToolResult {
@@ -219,6 +227,8 @@ impl ToolResult {
             content: Content::Text(text.into()),
             is_error: true,
             rest: Map::new(),
+            ran: None,
+            kept: None,
         }
     }
 }

@@ -3,6 +3,11 @@
 mod approval;
 mod auth;
 mod carried;
+mod limits;
+mod price;
+mod provider;
+mod retry;
+mod storage;
 mod transport;
 
 use std::path::PathBuf;
@@ -18,10 +23,17 @@ use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
 use crate::place::Reach;
-use crate::tool::{Approval, Hints, Retries};
+use crate::policy::Policy;
+use crate::quota::Quota;
+use crate::tool::{Approval, Hints};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
 pub use carried::{Asked, Carried, Destination, Entry};
+pub use limits::Limits;
+pub use price::Price;
+pub use provider::Provider;
+pub use retry::{RetryRule, ToolRetry};
+pub use storage::Storage;
 pub use transport::{HttpServer, ProcessLimits, StdioServer, Transport};
 
 /// One project.
@@ -38,6 +50,12 @@ pub struct Project {
     pub prompts: IndexMap<String, PromptSet>,
     /// What the entries take out of the environment, and where to: whether they may is not the file's to say.
     pub carried: Vec<Carried>,
+    /// Of the daemon that is started with this file; without meaning in any other.
+    pub storage: Result<Storage, Disabled>,
+    /// Which calls of tools run, wait for a person, or never run.
+    pub policy: Policy,
+    /// What all who use it may use together.
+    pub quota: Quota,
 }
 
 /// Why an entry of the file cannot be used although the file is right, such as a missing variable.
@@ -65,14 +83,6 @@ pub struct McpServer {
     pub elicitation: Elicitation,
     /// Without: a call that failed is not made again.
     pub retry: Option<RetryRule>,
-}
-
-/// Which calls of a server are made again when they fail.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct RetryRule {
-    pub retries: Retries,
-    /// The tools that may run again although their server does not say so.
-    pub safe: ToolFilter,
 }
 
 impl McpServer {
@@ -238,7 +248,7 @@ impl std::hash::Hash for ToolFilter {
 }
 
 /// An entry of `runtime.models`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     /// The name clients use.
     pub name: String,
@@ -269,6 +279,10 @@ pub struct Model {
     /// Merged over the request's fields; the file wins.
     pub extra_body: Map<String, Value>,
     pub limits: Limits,
+    /// `None`: nobody knows.
+    pub price: Option<Price>,
+    /// Whether it is shown images; where not, notes that there were some.
+    pub images: bool,
     /// Keys of [`Project::models`]: who answers when this one cannot, in order.
     pub fallback: Vec<String>,
 }
@@ -281,12 +295,15 @@ impl Model {
         model: impl Into<String>,
         base_url: impl Into<String>,
     ) -> Self {
+        let model = model.into();
         Self {
             name: name.into(),
             description: None,
             provider,
             dialect: provider.dialect(),
-            model: model.into(),
+            price: provider.price(),
+            images: provider.shows_images(&model),
+            model,
             cassette: None,
             base_url: base_url.into(),
             reach: Reach::Named,
@@ -300,55 +317,6 @@ impl Model {
             extra_body: Map::new(),
             limits: Limits::default(),
             fallback: Vec::new(),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Provider {
-    Openai,
-    Anthropic,
-    Ollama,
-    Gemini,
-    Universal,
-    Lemonade,
-    Demo,
-    Replay,
-}
-
-impl Provider {
-    pub const ALL: [Self; 8] = [
-        Self::Openai,
-        Self::Anthropic,
-        Self::Ollama,
-        Self::Gemini,
-        Self::Universal,
-        Self::Lemonade,
-        Self::Demo,
-        Self::Replay,
-    ];
-
-    /// How its API speaks where the file does not say.
-    pub fn dialect(self) -> Dialect {
-        match self {
-            Self::Anthropic => Dialect::Anthropic,
-            Self::Gemini => Dialect::Gemini,
-            Self::Openai | Self::Ollama | Self::Universal | Self::Lemonade | Self::Demo | Self::Replay => {
-                Dialect::OpenaiChat
-            }
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Openai => "openai",
-            Self::Anthropic => "anthropic",
-            Self::Ollama => "ollama",
-            Self::Gemini => "gemini",
-            Self::Universal => "universal",
-            Self::Lemonade => "lemonade",
-            Self::Demo => "demo",
-            Self::Replay => "replay",
         }
     }
 }
@@ -373,45 +341,6 @@ pub struct InlineTool {
     pub name: String,
     pub description: String,
     pub parameters: Arc<Value>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Limits {
-    /// Rounds of tool calls before one last answer without tools. Default 10.
-    pub rounds: u32,
-    /// Calls of one round that run at the same time. Default 16.
-    pub parallel_calls: usize,
-    /// What one result may take of the model's context, estimated at 4 bytes a token. Default 25 000.
-    pub result_tokens: usize,
-    /// What a model is shown of a kept conversation, estimated at 4 bytes a token. Default 100 000.
-    pub context_tokens: usize,
-    /// The whole turn. Default 5 min.
-    pub turn_timeout: Duration,
-    /// The same call (name and arguments) this many times in a turn is answered with an error. Default 3.
-    pub repeat_calls: u32,
-    /// How long a person is waited for who has to approve a call; the turn's time stands still. Default 5 min.
-    #[serde(default = "approval_timeout")]
-    pub approval_timeout: Duration,
-}
-
-/// Journals of earlier versions do not have it.
-fn approval_timeout() -> Duration {
-    Duration::from_secs(300)
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            rounds: 10,
-            parallel_calls: 16,
-            result_tokens: 25_000,
-            context_tokens: 100_000,
-            turn_timeout: Duration::from_secs(300),
-            repeat_calls: 3,
-            approval_timeout: approval_timeout(),
-        }
-    }
 }
 
 /// Messages put before a conversation. `{{name}}` and `{{name | default}}` are filled in per request.

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::message::Message;
 use crate::model::ToolSpec;
 use crate::project::InlineTool;
+use crate::results;
 use crate::tool::{Catalogue, Tool, ToolRef};
 
 /// OpenAI Chat Completions takes `^[a-zA-Z0-9_-]{1,64}$`; no other API takes less.
@@ -77,6 +78,37 @@ impl ToolSet {
         set.finish()
     }
 
+    /// The same with the tools that look into results that were cut, after all others.
+    #[must_use]
+    pub fn with_results(self) -> Self {
+        let offered = results::tools();
+        if offered.iter().any(|tool| self.tool(&tool.id).is_some()) {
+            return self;
+        }
+        let mut set = Builder { entries: self.entries, specs: self.specs.to_vec(), aliases: self.aliases };
+        for tool in offered {
+            let spec = ToolSpec {
+                name: String::new(),
+                description: tool.description.clone(),
+                schema: tool.schema.clone(),
+                rest: Map::new(),
+            };
+            let name = tool.shown_name.clone();
+            set.add(&name, spec, Target::Source(tool));
+        }
+        set.finish()
+    }
+
+    /// Under which name the model is shown a tool of a source.
+    pub fn name_of(&self, server: &str, tool: &str) -> Option<&str> {
+        self.entries.iter().find_map(|(name, target)| match target {
+            Target::Source(found) if &*found.id.server == server && &*found.id.name == tool => {
+                Some(name.as_str())
+            }
+            _ => None,
+        })
+    }
+
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -103,13 +135,20 @@ impl ToolSet {
         })
     }
 
-    /// The same tools, of which no call is made again when it fails.
+    /// The same without the tools of servers that are not `meant`.
     #[must_use]
-    /// The same for a turn whose calls are played from a recording.
-    pub fn as_recorded(mut self) -> Self {
+    pub fn of_servers(self, meant: impl Fn(&str) -> bool) -> Self {
+        let mut listed = Listed::from(self);
+        listed.tools.retain(|tool| meant(&tool.id.server));
+        listed.into()
+    }
+
+    /// The same names for what sources' tools become. What a model is shown of them stays as it is.
+    #[must_use]
+    pub fn with_tools(mut self, change: impl Fn(Tool) -> Tool) -> Self {
         for target in self.entries.values_mut() {
             if let Target::Source(tool) = target {
-                *tool = tool.clone().as_recorded();
+                *tool = change(tool.clone());
             }
         }
         self

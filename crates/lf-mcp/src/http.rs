@@ -39,8 +39,8 @@ use exchange::{Address, Reply};
 pub(crate) use exchange::{encoding, fate_of, shown_body};
 pub(crate) use fate::{Fate, Told, failure_of, is_final, turned_away};
 use fate::{is_unsent, told, wanted_pause};
-pub(crate) use repeat::called_tool;
 use repeat::{Again, Repeatable};
+pub(crate) use repeat::{Once, called_tool};
 pub(crate) use watch::BROKEN_OFF;
 use watch::{Resumable, Watch};
 

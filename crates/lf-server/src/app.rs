@@ -3,14 +3,18 @@
 mod approvals;
 mod disk;
 mod editing;
+mod generation;
 mod projects;
+mod reader;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use lf_core::project::Disabled;
+use lf_core::quota::OverQuota;
 use lf_core::{Model, ModelError, Project};
+use lf_dialects::openai_chat::RequestError;
 use lf_mcp::{ProjectTools, SessionPool};
 use lf_models::Egress;
 use lf_models::circuit::Circuits;
@@ -19,11 +23,17 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 
 pub use crate::app::approvals::{Command, Pending};
+pub(crate) use crate::app::editing::diagnostic;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
-use crate::app::projects::Projects;
+pub use crate::app::generation::{Broken, ConfigStatus, Generation, Opened, RefusedEdit};
+pub(crate) use crate::app::projects::Projects;
+pub(crate) use crate::app::reader::{Key, Look, Reader};
 use crate::approvals::CallApprovals;
 use crate::memory::{Memory, Resumes};
+use crate::quotas::Quotas;
 use crate::responses::Making;
+use crate::results::Results;
+use crate::rules::Active;
 
 /// A model that may ask this daemon may ask itself: each level is a turn that waits for the next.
 const NESTED: usize = 16;
@@ -33,6 +43,8 @@ pub struct App {
     pub(crate) pool: SessionPool,
     pub(crate) client: lf_models::Client,
     pub(crate) resumes: Resumes,
+    pub(crate) results: Results,
+    pub(crate) quotas: Quotas,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) making: Making,
     /// Calls that a person has to approve.
@@ -49,12 +61,12 @@ pub struct App {
 }
 
 /// Reads a project's file: how is decided by the program, which knows the environment. It may block.
-pub type Loader = Box<dyn Fn(&Path) -> Result<Project, String> + Send + Sync>;
+pub type Loader = Box<dyn Fn(&Path) -> Result<Opened, Broken> + Send + Sync>;
 
 /// What an [`App`] is made of.
 pub struct Parts {
-    /// The project the program was started in.
-    pub project: Option<Project>,
+    /// The project the program was started in. A daemon reads its file again when it changes.
+    pub project: Option<Opened>,
     /// `$LF_DATA_DIR`; further projects are below `projects/<namespace>/<name>/`.
     pub data_dir: PathBuf,
     pub loader: Loader,
@@ -93,11 +105,22 @@ pub enum Refusal {
     NoRoom { reason: String },
     #[error("there is no conversation `{0}`")]
     UnknownConversation(String),
+    /// The caller has used what it may use.
+    #[error("{0}")]
+    OverQuota(OverQuota),
     /// More wants to be said at the same time than can be waited for.
     #[error("{0}")]
     Busy(String),
     #[error(transparent)]
     Model(#[from] ModelError),
+}
+
+impl From<RequestError> for Refusal {
+    fn from(error: RequestError) -> Self {
+        let RequestError { param, message, hint, .. } = error;
+        let message = hint.map_or_else(|| message.clone(), |hint| format!("{message}; {hint}"));
+        Self::BadRequest { message, param }
+    }
 }
 
 fn list(names: &[String]) -> String {
@@ -108,7 +131,7 @@ impl App {
     /// # Errors
     /// When the HTTP client for models cannot be set up.
     pub fn new(parts: Parts) -> Result<Self, ModelError> {
-        if let Some(project) = &parts.project {
+        if let Some(Opened { project, .. }) = &parts.project {
             tracing::info!(target: "services.mcp_service", server_count = project.servers.len(), "MCPService initialized");
         }
         let projects = Projects::new(
@@ -118,14 +141,18 @@ impl App {
             parts.pool.clone(),
             parts.egress.operator.clone(),
         );
+        let resumes = Resumes::new(parts.store.as_ref().ok().cloned());
+        let memory = parts.store.map(|store| Arc::new(Memory::new(store)));
         Ok(Self {
             pool: parts.pool,
             client: lf_models::Client::over(parts.egress, parts.timeouts)?,
-            resumes: Resumes::new(parts.store.as_ref().ok().cloned()),
+            resumes,
+            results: Results::default(),
+            quotas: Quotas::new(memory.as_ref().ok().cloned()),
             circuits: Arc::default(),
             making: Making::default(),
             approvals: Arc::new(CallApprovals::new()),
-            memory: parts.store.map(|store| Arc::new(Memory::new(store))),
+            memory,
             recordings: parts.recordings,
             nested: Semaphore::new(NESTED),
             projects,
@@ -133,9 +160,25 @@ impl App {
         })
     }
 
-    /// The project the program was started in.
-    pub fn project(&self) -> Option<&Arc<Project>> {
+    /// The project the program was started in, as it is now: whoever looks twice may see two generations of it.
+    pub fn project(&self) -> Option<Arc<Project>> {
         self.projects.main()
+    }
+
+    /// Which generation of each project is active, and what was refused.
+    pub fn config_status(&self) -> Vec<ConfigStatus> {
+        self.projects.reader().status()
+    }
+
+    pub(crate) fn projects(&self) -> &Projects {
+        &self.projects
+    }
+
+    /// This project as it is at each look, without reading anything, whatever it is called by then.
+    pub(crate) fn active(&self, project: &Project) -> Active {
+        let reader = self.projects.reader().clone();
+        let key = reader.key_of(&project.namespace, &project.name);
+        Arc::new(move || reader.current(key.as_ref()?))
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -259,7 +302,7 @@ impl App {
         scope: Option<&Arc<Project>>,
         name: Option<&str>,
     ) -> Result<Option<(Arc<Project>, String)>, Refusal> {
-        let project = scope.or(self.projects.main()).cloned();
+        let project = scope.cloned().or_else(|| self.projects.main());
         let Some(name) = name else {
             let default = |project: Arc<Project>| {
                 let default = project.default_model.clone()?;
@@ -285,7 +328,7 @@ impl App {
         if let Some(project) = scope {
             return own(project);
         }
-        let mut names = self.projects.main().map(own).unwrap_or_default();
+        let mut names = self.projects.main().as_ref().map(own).unwrap_or_default();
         for project in self.projects.stored().await {
             let prefix = format!("{}/{}", project.namespace, project.name);
             names.extend(project.models.keys().map(|model| format!("{prefix}/{model}")));

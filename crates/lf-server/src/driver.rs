@@ -2,6 +2,7 @@
 
 mod asking;
 mod attending;
+mod calling;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,20 +11,22 @@ use async_stream::stream;
 use futures_core::Stream;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
-use lf_core::message::ToolCall;
-use lf_core::tool::{Attendant, Person};
-use lf_core::turn::{Course, Done, Entry, Planned, RunTools, Step, Taken};
-use lf_core::{
-    ChatEvent, DeltaStream, Journal, ModelDelta, ModelError, ToolError, ToolOutput, ToolRef, ToolSource,
-};
+use lf_core::tool::Person;
+use lf_core::turn::{Course, Done, Entry, Step, Taken};
+use lf_core::{ChatEvent, DeltaStream, Journal, ModelDelta, ModelError, ToolSource};
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::failover::Upstreams;
+use crate::quotas::Charge;
+use crate::results::Shelf;
+use crate::rules::{self, Check};
 pub(crate) use asking::Approving;
 use attending::{Attending, Clock};
+pub(crate) use calling::execute_tool;
+use calling::{Runnable, Runner, run_call, runnable};
 
 /// Progress reports that wait for a slow client; more are dropped, because only the latest matters.
 const PROGRESS_BUFFER: usize = 64;
@@ -32,6 +35,12 @@ const PROGRESS_BUFFER: usize = 64;
 pub(crate) struct Drive {
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    /// Who says which calls run.
+    pub check: Arc<dyn Check>,
+    /// Where results are that were cut for the model.
+    pub shelf: Shelf,
+    /// Where it is counted what the turn uses.
+    pub charge: Charge,
     /// Stands still while the person is asked.
     pub turn_timeout: Duration,
     /// Who is asked what servers ask in the middle of calls.
@@ -52,13 +61,32 @@ pub(crate) fn drive(
     events: Vec<ChatEvent>,
     drive: Drive,
 ) -> impl Stream<Item = ChatEvent> + Send + 'static {
-    let Drive { mut upstreams, tools, turn_timeout, person, approving, journal, stop, remember } = drive;
+    let Drive {
+        mut upstreams,
+        tools,
+        check,
+        shelf,
+        charge,
+        turn_timeout,
+        person,
+        approving,
+        journal,
+        stop,
+        remember,
+    } = drive;
+    let tools = shelf.over(tools);
     let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();
         let clock = Clock::new(turn_timeout);
-        let mut turn = Told { course, events, journal };
+        let mut turn = Told { course, events, journal, shelf, charge };
+        turn.shelve();
+        let mut is_ending = false;
         loop {
+            if let Some(time) = turn.course.ending().filter(|_| !is_ending) {
+                is_ending = true;
+                clock.grant(time);
+            }
             match turn.course.step() {
                 Step::Done(_) => break,
                 Step::AskModel(_) => {
@@ -92,24 +120,38 @@ pub(crate) fn drive(
                                 turn.take(Entry::Answered);
                                 answer = None;
                             }
-                            Err(_) => {
-                                turn.take(Entry::Failed(too_long(&upstreams, turn_timeout)));
-                                answer = None;
-                            }
+                            Err(_) => match turn.take(Entry::TimeUp { limit: turn_timeout }) {
+                                Taken::Nothing => {
+                                    turn.take(Entry::Failed(too_long(&upstreams, turn_timeout)));
+                                    answer = None;
+                                }
+                                taken => {
+                                    is_ending = true;
+                                    clock.grant(turn.course.ending().unwrap_or_default());
+                                    if taken == Taken::AsksAgain {
+                                        answer = turn.ask(&mut upstreams);
+                                    }
+                                }
+                            },
                         }
                     }
+                }
+                Step::Judge(judge) => {
+                    let calls = rules::judge(&*check, judge.standing(), upstreams.name());
+                    turn.take(Entry::Judged { calls });
                 }
                 Step::AskPerson(asking) => {
                     let _stopped = clock.stop();
                     let mut asked = approving.ask(asking, person.clone());
                     // the last events are told once what is left of the turn is remembered
                     while !turn.is_over() {
-                        for event in turn.told().await {
-                            yield event;
-                        }
+                        let told = turn.told().await;
                         // a journal that cannot be written keeps no decision, and ends the turn
                         if !turn.is_over() {
                             asked.keep();
+                        }
+                        for event in told {
+                            yield event;
                         }
                         let Step::AskPerson(asking) = turn.course.step() else { break };
                         let entries = tokio::select! {
@@ -127,13 +169,14 @@ pub(crate) fn drive(
                     let mut waiting = runnable(run).into_iter();
                     let (reports, mut reported) = mpsc::channel(PROGRESS_BUFFER);
                     let attending = Attending::new(reports, person.clone(), clock.clone());
+                    let model = upstreams.name().to_owned();
+                    let runner = Runner { tools: tools.clone(), check: check.clone(), model: model.into() };
                     let mut running = FuturesUnordered::new();
                     let last = loop {
                         while running.len() < parallel {
-                            let Some((call, made, tool)) = waiting.next() else { break };
-                            turn.take(Entry::Running { call });
-                            let attending = attending.clone();
-                            running.push(run_call(tools.clone(), (call, made, tool), Duration::ZERO, attending));
+                            let Some(runnable) = waiting.next() else { break };
+                            turn.take(Entry::Running { call: runnable.index });
+                            running.push(run_call(runner.clone(), runnable, Duration::ZERO, attending.clone()));
                         }
                         // a call begins with its first poll: after this
                         for event in turn.told().await {
@@ -155,14 +198,12 @@ pub(crate) fn drive(
                             settled = running.next() => match settled {
                                 Some(settled) => {
                                     if let Some((call, pause)) = turn.settle(settled, clock.end()) {
-                                        running.push(run_call(tools.clone(), call, pause, attending.clone()));
+                                        running.push(run_call(runner.clone(), call, pause, attending.clone()));
                                     }
                                 }
                                 None => break Some(Entry::Ran),
                             },
-                            () = clock.over() => {
-                                break Some(Entry::Failed(too_long(&upstreams, turn_timeout)));
-                            }
+                            () = clock.over() => break Some(Entry::TimeUp { limit: turn_timeout }),
                         }
                     };
                     if let Some(last) = last {
@@ -192,6 +233,8 @@ struct Told {
     /// Not yet shown.
     events: Vec<ChatEvent>,
     journal: Option<Box<dyn Journal>>,
+    shelf: Shelf,
+    charge: Charge,
 }
 
 impl Told {
@@ -199,10 +242,24 @@ impl Told {
         if let Some(journal) = &mut self.journal {
             journal.append(&entry);
         }
-        self.course.take(entry, &mut self.events).unwrap_or_else(|error| {
+        let is_piece = matches!(entry, Entry::Delta(_) | Entry::Notice(_));
+        let taken = self.course.take(entry, &mut self.events).unwrap_or_else(|error| {
             tracing::error!(%error, "the driver and the turn do not agree");
             Taken::Nothing
-        })
+        });
+        self.shelve();
+        if !is_piece {
+            self.charge.has_used(self.course.spent());
+        }
+        taken
+    }
+
+    /// Keeps whole what the turn has cut.
+    fn shelve(&mut self) {
+        let cut = self.course.take_cut();
+        if !cut.is_empty() {
+            self.shelf.keep(cut);
+        }
     }
 
     /// What else of the answer is there already, so that it is kept and shown in one go.
@@ -253,7 +310,7 @@ impl Told {
                 .pause_after(*call, outcome, share())
                 .filter(|pause| tokio::time::Instant::now() + *pause < end)
                 .and_then(|pause| {
-                    let runnable = runnable(run).into_iter().find(|(index, ..)| index == call)?;
+                    let runnable = runnable(run).into_iter().find(|runnable| runnable.index == *call)?;
                     Some((Entry::again(*call, outcome, pause), runnable, pause))
                 }),
             _ => None,
@@ -266,7 +323,10 @@ impl Told {
         Some((runnable, pause))
     }
 
-    fn ask(&self, upstreams: &mut Upstreams) -> Option<Answer> {
+    fn ask(&mut self, upstreams: &mut Upstreams) -> Option<Answer> {
+        if self.charge.counts() {
+            self.charge.asks(self.course.pending());
+        }
         match self.course.step() {
             Step::AskModel(ask) => Some(Answer { deltas: upstreams.ask(&ask.request()), held: None }),
             _ => None,
@@ -329,18 +389,6 @@ pub(crate) fn unkept(error: &impl std::fmt::Display) -> ModelError {
     }
 }
 
-/// A call that is to be run, with its place in the round.
-type Runnable = (usize, ToolCall, ToolRef);
-
-fn runnable(run: &RunTools) -> Vec<Runnable> {
-    let open = run.open();
-    open.filter_map(|(index, planned, _)| match &planned.plan {
-        Planned::Run(tool) => Some((index, planned.call.clone(), tool.clone())),
-        _ => None,
-    })
-    .collect()
-}
-
 /// Between 0 and 1, at random.
 fn share() -> f64 {
     // an id is random enough for a jitter
@@ -353,46 +401,6 @@ fn too_long(upstreams: &Upstreams, limit: Duration) -> ModelError {
         what: "come to its end".into(),
         limit,
     }
-}
-
-/// One call of a turn after a pause, and what came of it.
-async fn run_call(
-    tools: Arc<dyn ToolSource>,
-    (index, call, tool): Runnable,
-    pause: Duration,
-    attending: Attending,
-) -> Entry {
-    if !pause.is_zero() {
-        tokio::time::sleep(pause).await;
-    }
-    let empty = serde_json::Map::new();
-    let attendant = attending.call(&call.id);
-    let arguments = call.arguments.value().unwrap_or(&empty);
-    let (outcome, elapsed) = execute_tool(&*tools, &tool, &call.id, arguments, &attendant).await;
-    Entry::Settled { call: index, outcome, elapsed }
-}
-
-/// The one place where a tool is run, for a turn and for a client of `/mcp`. What may be called at all was decided
-/// before: the call was resolved in what its caller was shown, and the source knows only the caller's servers.
-pub(crate) async fn execute_tool(
-    tools: &dyn ToolSource,
-    tool: &ToolRef,
-    call_id: &str,
-    arguments: &serde_json::Map<String, serde_json::Value>,
-    attendant: &dyn Attendant,
-) -> (Result<ToolOutput, ToolError>, Duration) {
-    let started = Instant::now();
-    info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
-    let outcome = tools.call(tool, arguments, attendant).await;
-    let elapsed = started.elapsed();
-    let said = match &outcome {
-        Ok(output) if !output.is_error => "Tool execution successful",
-        Ok(_) => "the tool reported an error",
-        // why is told by the source, which also serves calls that come from elsewhere
-        Err(_) => "the tool call failed",
-    };
-    info!(server = %tool.server, tool = %tool.name, call_id, ?elapsed, "{said}");
-    (outcome, elapsed)
 }
 
 fn log_end(model: &str, event: &ChatEvent, elapsed: Duration) {

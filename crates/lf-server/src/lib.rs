@@ -8,9 +8,15 @@ mod template;
 
 mod chat;
 
+mod rules;
+
 mod driver;
 
 mod recording;
+
+mod results;
+
+mod quotas;
 
 mod failover;
 
@@ -28,9 +34,16 @@ mod routes;
 
 mod serve;
 
+mod reload;
+
 pub mod view;
 
-pub use app::{App, Command, EditRefusal, Loader, Parts, Pending, Refusal, StoredProject, Wanted};
+pub mod explain;
+
+pub use app::{
+    App, Broken, Command, ConfigStatus, EditRefusal, Generation, Loader, Opened, Parts, Pending, Refusal,
+    RefusedEdit, StoredProject, Wanted,
+};
 pub use chat::{Calls, With};
 pub use gateway::{Gateway, Offering};
 pub use lf_models::{Egress, Timeouts};

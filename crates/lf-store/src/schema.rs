@@ -1,6 +1,11 @@
 //! The tables, in the order in which they came to be. A step that was released is never changed.
 
-/// Each brings the database from the version that is its index to the next.
+mod postgres;
+
+pub(crate) use postgres::STEPS as POSTGRES_STEPS;
+
+/// Each brings an SQLite database from the version that is its index to the next. What is added here is added to those of
+/// Postgres, too.
 pub(crate) const STEPS: &[&str] = &[
     "
     CREATE TABLE conversation (
@@ -121,5 +126,16 @@ pub(crate) const STEPS: &[&str] = &[
 
     -- words of deleted messages leave the index of words at once
     INSERT INTO said (said, rank) VALUES ('secure-delete', 1);
+",
+    "
+    -- what callers have used of a day; days since 1970, money in billionths of a dollar
+    CREATE TABLE spent (
+        account TEXT NOT NULL,
+        day INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        nanos INTEGER NOT NULL,
+        PRIMARY KEY (account, day)
+    ) WITHOUT ROWID;
+    CREATE INDEX spent_by_day ON spent (day);
 ",
 ];

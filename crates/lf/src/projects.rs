@@ -1,5 +1,7 @@
 //! `lf projects …` and `lf config approve`: what is stored in the data directory.
 
+use std::path::Path;
+
 use lf_core::project::{Carried, Destination};
 use lf_server::{App, Command, EditRefusal, StoredProject};
 use serde_json::{Value, json};
@@ -69,7 +71,10 @@ pub(crate) async fn approve(app: &App, project: Option<&str>, dry_run: bool) -> 
         Some(project) => vec![parts(project)?],
         None => {
             // the file that is edited here was trusted when the daemon started: it is asked about by its name only
-            let own = app.project().map(|project| (project.namespace.clone(), project.name.clone()));
+            let stored = app.data_dir().join("projects").canonicalize().ok();
+            let is_stored = |root: &Path| stored.as_ref().is_some_and(|stored| root.starts_with(stored));
+            let own = app.project().filter(|own| !is_stored(&own.root));
+            let own = own.map(|own| (own.namespace.clone(), own.name.clone()));
             let all = app.list_projects(None).await?.into_iter();
             let all = all.map(|project| (project.namespace, project.name));
             all.filter(|name| own.as_ref() != Some(name)).collect()

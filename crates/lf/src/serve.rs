@@ -4,20 +4,25 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use lf_core::Project;
+use lf_core::project::Storage;
 use lf_mcp::Consent;
 use lf_server::{BindError, Recording, Serve, bind, serve};
 use lf_store::{Store, StoreError};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Kept;
 use crate::args;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Exit, Trouble, tell};
 use crate::project;
-use crate::signals::Signals;
+use crate::signals::{self, Signals, Told};
 
 pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<Exit, Trouble> {
     let mut signals = Signals::new()?;
+    signals::let_be()?;
     // the port first: a second daemon fails at once, before it has started anything
     let listener = bind(&options.host, options.port).await.map_err(|error| port_trouble(&error))?;
     let address = listener
@@ -26,31 +31,41 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     let project = project::load_if_any(common)?;
     if project.is_none() {
         let stored = project::data_dir(common).join("projects");
-        anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
+        tell(format_args!("no llamafarm.yaml here; serving the projects of {}", stored.display()));
     }
     let recordings = options.record.as_deref().map(recordings).transpose()?;
-    let kept = Kept { store: Ok(store(common).await?), recordings };
-    let app = crate::app_with(common, project.map(|loaded| loaded.project), Consent::Absent, kept)?;
-    anstream::eprintln!("listening on http://{address}");
+    let kept_in = storage(options, project.as_ref().map(|loaded| &loaded.project))?;
+    let kept = Kept { store: store(common, kept_in).await?, recordings };
+    let app = crate::app_with(common, project, Consent::Absent, kept)?;
+    tell(format_args!("listening on http://{address}"));
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
+    let reload = Arc::new(Notify::new());
     let serving = serve(
         app,
         listener,
-        Serve { host: options.host.clone(), grace: options.grace, stop: stop.clone(), now: now.clone() },
+        Serve {
+            host: options.host.clone(),
+            grace: options.grace,
+            stop: stop.clone(),
+            now: now.clone(),
+            reload: reload.clone(),
+        },
     );
     tokio::pin!(serving);
-    tokio::select! {
-        () = &mut serving => {}
-        _ = signals.next() => stop.cancel(),
-    }
-    tokio::select! {
-        () = &mut serving => {}
-        _ = signals.next() => {
-            // the turns end before their servers are killed, or they would take that for an answer
-            now.cancel();
-            serving.await;
+    loop {
+        let told = tokio::select! {
+            () = &mut serving => return Ok(Exit::Success),
+            told = signals.told() => told,
+        };
+        match told {
+            Told::Reload => reload.notify_one(),
+            Told::End if !stop.is_cancelled() => stop.cancel(),
+            Told::End => break,
         }
     }
+    // the turns end before their servers are killed, or they would take that for an answer
+    now.cancel();
+    serving.await;
     Ok(Exit::Success)
 }
 
@@ -68,20 +83,53 @@ fn recordings(path: &Path) -> Result<PathBuf, Trouble> {
     Ok(path)
 }
 
-/// The memory of the daemon. A second daemon would change it behind the first one's back; anything else that is wrong
+/// Where conversations are kept, as the command line, the environment or the file says.
+fn storage(options: &args::Serve, project: Option<&Project>) -> Result<Result<Storage, String>, Trouble> {
+    if let Some(given) = &options.storage {
+        // not repeated: there may be a password in it
+        let wrong =
+            "`--storage` (LF_STORAGE) is neither `sqlite` nor the URL of a Postgres database".to_owned();
+        return Storage::parse(given).map(Ok).ok_or_else(|| {
+            Trouble::usage(wrong).hint("a URL looks like postgres://user:password@host:5432/database")
+        });
+    }
+    let storage = project.map_or(Ok(Storage::default()), |project| project.storage.clone());
+    Ok(storage.map_err(|disabled| disabled.reason))
+}
+
+/// The memory of the daemon. A second daemon would change a file behind the first one's back; anything else that is wrong
 /// with it leaves the daemon without conversations for so long, and is said.
-async fn store(common: &args::Common) -> Result<Store, Trouble> {
-    let store = Store::at(&project::data_dir(common)).map_err(|error| Trouble::failure(error.to_string()))?;
-    let Err(error) = store.ready().await else { return Ok(store) };
-    let hint = error.hint().unwrap_or_default();
-    if matches!(error, StoreError::InUse { .. }) {
-        return Err(Trouble::failure(error.to_string()).hint(hint));
-    }
-    anstream::eprintln!("warning: conversations are not kept: {error}");
+async fn store(
+    common: &args::Common,
+    storage: Result<Storage, String>,
+) -> Result<Result<Store, String>, Trouble> {
+    let opened = match storage {
+        Err(reason) => Err(reason),
+        Ok(Storage::Postgres(url)) => {
+            let roots = crate::roots::roots(&crate::environment());
+            Store::shared(&url, &roots).map_err(|error| error.to_string())
+        }
+        Ok(Storage::Sqlite) => {
+            let store = Store::at(&project::data_dir(common));
+            Ok(store.map_err(|error| Trouble::failure(error.to_string()))?)
+        }
+    };
+    let (reason, hint) = match &opened {
+        Err(reason) => (reason.clone(), ""),
+        Ok(store) => {
+            let Err(error) = store.ready().await else { return Ok(opened) };
+            let hint = error.hint().unwrap_or_default();
+            if matches!(error, StoreError::InUse { .. }) {
+                return Err(Trouble::failure(error.to_string()).hint(hint));
+            }
+            (error.to_string(), hint)
+        }
+    };
+    tell(format_args!("warning: conversations are not kept: {reason}"));
     if !hint.is_empty() {
-        anstream::eprintln!("hint: {hint}");
+        tell(format_args!("hint: {hint}"));
     }
-    Ok(store)
+    Ok(opened)
 }
 
 fn port_trouble(error: &BindError) -> Trouble {

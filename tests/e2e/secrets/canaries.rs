@@ -61,6 +61,7 @@ fn upstream() -> ScriptedModel {
             _ => Reply::text("done"),
         })
     })
+    .taking_all()
 }
 
 fn models(url: &str) -> Vec<Value> {

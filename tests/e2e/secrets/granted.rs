@@ -22,7 +22,7 @@ fn here(operator: &str) -> TestProject {
 }
 
 fn model() -> ScriptedModel {
-    ScriptedModel::start_with(|_, _| Some(Reply::text("done")))
+    ScriptedModel::start_with(|_, _| Some(Reply::text("done"))).taking_all()
 }
 
 /// The headers and bodies of all requests that came.
@@ -79,7 +79,8 @@ fn a_key_goes_nowhere_new_without_a_person_s_approval() {
 #[test]
 fn a_key_that_the_file_does_not_name_is_left_out_elsewhere() {
     let sink = model();
-    let daemon = here("egress: [127.0.0.1]").serve();
+    let project = here("egress: [127.0.0.1]");
+    let daemon = project.serve();
     let unkeyed = json!({"name": "m", "provider": "openai", "model": "m", "base_url": sink.base_url()});
     make(&daemon, &document_of(&[unkeyed], &[]));
     ask(&daemon, "m").ok();
@@ -104,7 +105,7 @@ fn no_other_way_out_of_the_environment_is_left_open() {
         json!({"extra_body": {"user": "${env:CANARY}"}}),
         json!({"model_api_parameters": {"stop": ["${env:CANARY}"]}}),
         json!({"prompts": ["p"]}),
-        json!({"tools": [{"name": "t", "description": "${env:CANARY}", "parameters": {"type": "object"}}]}),
+        json!({"tools": [{"type": "function", "name": "t", "description": "${env:CANARY}", "parameters": {"type": "object"}}]}),
     ];
     make(&daemon, &document_of(&[json!({"name": "free", "provider": "demo", "model": "demo"})], &[]));
     for way in &ways {
@@ -129,7 +130,8 @@ fn headers_and_commands_of_servers_have_what_was_approved() {
             0 if request["tools"].is_array() => Reply::call("a", "~environment", json!({})),
             _ => Reply::text("done"),
         })
-    });
+    })
+    .taking_all();
     let project = here("egress: [127.0.0.1]");
     let daemon = project.serve();
     let log = project.home().join("log");

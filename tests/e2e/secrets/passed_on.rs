@@ -116,7 +116,7 @@ fn no_field_of_a_request_says_where_it_goes() {
 #[test]
 fn what_a_client_authenticates_with_goes_to_nobody() {
     const INBOUND: &str = "inbound-canary-7d1f";
-    let upstream = ScriptedModel::start_with(|_, _| Some(Reply::text("done")));
+    let upstream = ScriptedModel::start_with(|_, _| Some(Reply::text("done"))).taking_all();
     let servers = [remote("far", "http", &upstream.url("/mcp")), remote("old", "sse", &upstream.url("/sse"))];
     for api in ["chat_completions", "responses", "messages", "generate_content", "ollama"] {
         let project = TestProject::of(&document(json!({"api": api}), &upstream.base_url(), &servers));

@@ -55,6 +55,8 @@ pub struct Script {
     /// 401 for requests without this header.
     pub require_header: Option<(String, String)>,
     pub session: Session,
+    /// Of `http`: that many calls are answered with 503, each a line `unavailable` in the log.
+    pub unavailable: usize,
     /// Of `http` and `sse`; otherwise any that is free.
     pub port: Option<u16>,
 }
@@ -130,6 +132,8 @@ pub enum Act {
     ExitOnce(PathBuf),
     /// A text of that many bytes.
     Big(usize),
+    /// That many lines, `line 0`, `line 1`, …
+    Lines(usize),
     /// One line of that many bytes that is no message, then the answer.
     HugeLine(usize),
     /// That many lines of nonsense on stdout, then the answer.

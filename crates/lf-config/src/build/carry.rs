@@ -29,25 +29,35 @@ pub(super) fn by_server(name: &str, transport: &Transport, used: &[Used], contex
                 variable: Some(variable.clone()),
                 to: command(),
                 asked: Asked::Written,
+                is_set: true,
             }));
         }
         Transport::Http(http) | Transport::Sse(http) => {
             let to = |used: &Used| match used.key.as_str() {
-                "headers" => host(&http.base_url),
-                "auth" if OF_AUTH.contains(&used.leaf.as_str()) => host(&http.base_url),
+                "headers" => Some(host(&http.base_url)),
+                "auth" if OF_AUTH.contains(&used.leaf.as_str()) => Some(host(&http.base_url)),
                 "base_url" => in_url(&http.base_url, used),
-                _ => Destination::Texts,
+                _ => Some(Destination::Texts),
             };
-            carried.extend(used.iter().map(|used| written(entry(), used, to(used))));
+            carried.extend(used.iter().filter_map(|used| Some(written(entry(), used, to(used)?))));
             carried.extend(connection(entry(), &http.base_url, Asked::Written));
         }
     }
 }
 
-/// What a model's entry takes along, and its prompts. `implied`: the variable that its key comes from without being named.
+/// Where a model's key comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    /// The file has it, or names it.
+    Written,
+    /// One of its provider's usual variables, if that is set.
+    Usual(Option<&'static str>),
+}
+
+/// What a model's entry takes along, and its prompts.
 pub(super) fn by_model<'u>(
     model: &Model,
-    implied: Option<&'static str>,
+    key: Key,
     used: impl Iterator<Item = &'u Used>,
     of_prompts: impl Iterator<Item = &'u Used>,
     context: &Context<'_>,
@@ -61,7 +71,10 @@ pub(super) fn by_model<'u>(
         let to = match used.key.as_str() {
             "api_key" if model.base_url.is_empty() => continue,
             "api_key" => host(&model.base_url),
-            "base_url" => in_url(&model.base_url, used),
+            "base_url" => match in_url(&model.base_url, used) {
+                Some(to) => to,
+                None => continue,
+            },
             _ => Destination::Texts,
         };
         let mut one = written(entry(), used, to);
@@ -72,23 +85,28 @@ pub(super) fn by_model<'u>(
     }
     carried.extend(of_prompts.map(|used| written(entry(), used, Destination::Texts)));
     let asked = if is_usual { Asked::Usual } else { Asked::Implied };
-    carried.extend(implied.map(|variable| Carried {
-        entry: entry(),
-        variable: Some(variable.to_owned()),
-        to: host(&model.base_url),
-        asked,
-    }));
+    if let Key::Usual(set) = key {
+        carried.extend(provider::variables(model.provider).iter().map(|variable| Carried {
+            entry: entry(),
+            variable: Some((*variable).to_owned()),
+            to: host(&model.base_url),
+            asked,
+            is_set: set == Some(*variable),
+        }));
+    }
     let asked = if is_usual { Asked::Usual } else { Asked::Written };
     carried.extend(connection(entry(), &model.base_url, asked));
 }
 
 fn written(entry: Entry, used: &Used, to: Destination) -> Carried {
-    Carried { entry, variable: Some(used.variable.clone()), to, asked: Asked::Written }
+    let (variable, is_set) = (Some(used.variable.clone()), used.value.is_some());
+    Carried { entry, variable, to, asked: Asked::Written, is_set }
 }
 
-/// To the host where it stands in a part of the URL that is never shown.
-fn in_url(url: &str, used: &Used) -> Destination {
-    if shown_url(url).contains(used.value.expose()) { Destination::Texts } else { host(url) }
+/// To the host where it stands in a part of the URL that is never shown. `None` where there is no value to be looked for.
+fn in_url(url: &str, used: &Used) -> Option<Destination> {
+    let is_shown = shown_url(url).contains(used.value.as_ref()?.expose());
+    Some(if is_shown { Destination::Texts } else { host(url) })
 }
 
 fn host(url: &str) -> Destination {
@@ -101,5 +119,6 @@ fn host(url: &str) -> Destination {
 fn connection(entry: Entry, url: &str, asked: Asked) -> Option<Carried> {
     let parsed = Url::parse(url).ok()?;
     let is_public = Place::of_host(parsed.host_str()?).is_none_or(|place| place == Place::Public);
-    (asked == Asked::Usual || !is_public).then(|| Carried { entry, variable: None, to: host(url), asked })
+    let carried = || Carried { entry, variable: None, to: host(url), asked, is_set: true };
+    (asked == Asked::Usual || !is_public).then(carried)
 }

@@ -15,7 +15,7 @@ pub(crate) struct Prompts {
     pub(crate) sets: IndexMap<String, PromptSet>,
     /// Why the models that use a set cannot be used.
     pub(crate) missing: IndexMap<String, Vec<String>>,
-    /// The variables whose values stand in a set.
+    /// The variables that a set refers to.
     pub(crate) used: IndexMap<String, Vec<Used>>,
 }
 

@@ -11,6 +11,8 @@ pub struct Carried {
     pub variable: Option<String>,
     pub to: Destination,
     pub asked: Asked,
+    /// Whether there is anything that would go there now: the variable may be missing, or replaced by a default.
+    pub is_set: bool,
 }
 
 /// An entry of the file, by its name.

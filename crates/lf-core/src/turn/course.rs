@@ -10,7 +10,7 @@ use crate::event::ChatEvent;
 use crate::model::{ModelDelta, ModelError};
 use crate::tool::{ToolError, ToolOutput};
 
-use super::{AskModel, AskPerson, Decision, Done, Rescue, Setup, StandIn, Step, begin};
+use super::{AskModel, AskPerson, Decision, Done, Judged, Rescue, Setup, StandIn, Step, begin};
 
 /// One thing that happens in a turn. What the turn decides by itself is not among them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub enum Entry {
     Failed(ModelError),
     /// The program died while the model answered; what it had said of this answer is void, and it is asked again.
     Interrupted,
+    /// What the rules say of the calls of the round; those that are not named may run.
+    Judged { calls: Vec<Judged> },
     /// Somebody has said what becomes of the call that this approval is about.
     Decided { approval: String, decision: Decision },
     /// Nobody has, and nobody is waited for: the turn ends with these words.
@@ -54,6 +56,11 @@ pub enum Entry {
     },
     /// All calls that are to run are settled.
     Ran,
+    /// The turn has taken as long as it may; said while a model is asked or tools run.
+    TimeUp {
+        #[serde(with = "seconds")]
+        limit: Duration,
+    },
     /// Somebody wants the turn to end: what was said and done stays.
     Stopped,
 }
@@ -80,7 +87,7 @@ pub struct OutOfPlace {
 /// A turn in its present step.
 #[derive(Debug)]
 pub struct Course {
-    step: Step,
+    pub(super) step: Step,
 }
 
 impl Course {
@@ -127,6 +134,22 @@ impl Course {
             (Step::AskModel(_), Entry::Failed(error)) => {
                 self.go_on(events, |ask, events| Step::Done(ask.fail(error, events)));
             }
+            (Step::Judge(_), Entry::Judged { calls }) => {
+                if let Step::Judge(judge) = self.leave() {
+                    self.step = judge.judged(&calls, events);
+                    self.enter(events);
+                }
+            }
+            (Step::Judge(_), Entry::Stopped) => {
+                if let Step::Judge(judge) = self.leave() {
+                    self.step = Step::Done(judge.stop(events));
+                }
+            }
+            (Step::Judge(_), Entry::Failed(error)) => {
+                if let Step::Judge(judge) = self.leave() {
+                    self.step = Step::Done(judge.fail(error, events));
+                }
+            }
             (Step::AskPerson(asking), Entry::Decided { approval, decision }) => {
                 asking.decide(&approval, &decision, events);
                 self.enter(events);
@@ -141,6 +164,12 @@ impl Course {
             }
             (Step::RunTools(run), Entry::Settled { call, outcome, elapsed }) => {
                 run.settle(call, outcome, elapsed, events);
+            }
+            (Step::AskModel(ask), Entry::TimeUp { limit }) => return Ok(ask.time_up(limit, events)),
+            (Step::RunTools(_), Entry::TimeUp { limit }) => {
+                if let Step::RunTools(run) = self.leave() {
+                    self.step = run.time_up(limit, events);
+                }
             }
             (Step::RunTools(_), Entry::Ran) => {
                 if let Step::RunTools(run) = self.leave() {
@@ -163,7 +192,10 @@ impl Course {
                     self.step = Step::Done(run.stop(events));
                 }
             }
-            (Step::AskModel(_) | Step::AskPerson(_) | Step::RunTools(_), Entry::Notice(text)) => {
+            (
+                Step::AskModel(_) | Step::Judge(_) | Step::AskPerson(_) | Step::RunTools(_),
+                Entry::Notice(text),
+            ) => {
                 events.push(ChatEvent::Notice(text));
             }
             (step, entry) => return Err(OutOfPlace { entry: entry.name(), step: step.name() }),
@@ -207,7 +239,7 @@ impl Course {
     }
 
     fn leave(&mut self) -> Step {
-        std::mem::replace(&mut self.step, Step::Done(Done::with([].into())))
+        std::mem::replace(&mut self.step, Step::Done(Done::with([].into(), super::Spent::default())))
     }
 
     /// What is left of a turn that is over; the turn itself otherwise.
@@ -241,10 +273,12 @@ impl Entry {
             Self::Interrupted => "interrupted",
             Self::Decided { .. } => "decided",
             Self::Unanswered { .. } => "unanswered",
+            Self::Judged { .. } => "judged",
             Self::Running { .. } => "running",
             Self::Again { .. } => "again",
             Self::Settled { .. } => "settled",
             Self::Ran => "ran",
+            Self::TimeUp { .. } => "time_up",
             Self::Stopped => "stopped",
         }
     }
@@ -254,6 +288,7 @@ impl Step {
     fn name(&self) -> &'static str {
         match self {
             Self::AskModel(_) => "the model is asked",
+            Self::Judge(_) => "the rules are asked",
             Self::AskPerson(_) => "a person is asked",
             Self::RunTools(_) => "tools run",
             Self::Done(_) => "the turn is over",

@@ -5,9 +5,13 @@ use std::time::Duration;
 use crate::event::ChatEvent;
 use crate::message::{Content, Message, Part, ToolResult};
 use crate::model::ModelError;
-use crate::tool::{Tool, ToolError, ToolOutput};
+use crate::tool::{Retries, Tool, ToolError, ToolOutput};
 
+use crate::results::SOURCE;
+
+use super::judging::Ran;
 use super::output::result_for_model;
+use super::pictures;
 use super::plan::{Planned, PlannedCall};
 use super::{AskModel, Done, Round, Step, Turn};
 
@@ -19,6 +23,8 @@ pub struct RunTools {
     pub(super) results: Vec<Option<ToolResult>>,
     /// How often each call was handed to its source.
     tries: Vec<u32>,
+    /// Those that a person has said yes to.
+    pub(super) approved: Vec<bool>,
 }
 
 impl RunTools {
@@ -31,7 +37,8 @@ impl RunTools {
             })
             .collect();
         let tries = vec![0; planned.len()];
-        Self { turn, planned, results, tries }
+        let approved = vec![false; planned.len()];
+        Self { turn, planned, results, tries, approved }
     }
 
     /// The calls in the model's order.
@@ -66,8 +73,16 @@ impl RunTools {
         outcome: &Result<ToolOutput, ToolError>,
         share: f64,
     ) -> Option<Duration> {
-        let tool = self.tool(index).filter(|tool| tool.repeatable)?;
-        tool.retries.as_ref()?.pause(*self.tries.get(index)?, outcome, share)
+        self.retries(index)?.pause(*self.tries.get(index)?, outcome, share)
+    }
+
+    /// Whether the file says how often the call at this index is tried.
+    pub fn is_tried_again(&self, index: usize) -> bool {
+        self.retries(index).is_some()
+    }
+
+    fn retries(&self, index: usize) -> Option<&Retries> {
+        self.tool(index).filter(|tool| tool.repeatable)?.retries.as_ref()
     }
 
     /// The call at this index failed, and is about to run once more.
@@ -81,6 +96,11 @@ impl RunTools {
             planned.call.name,
             pause.as_secs_f64()
         )));
+    }
+
+    /// Whether the call at this index was handed to its source.
+    pub(super) fn has_begun(&self, index: usize) -> bool {
+        self.tries.get(index).is_some_and(|tries| *tries > 0)
     }
 
     fn tool(&self, index: usize) -> Option<&Tool> {
@@ -107,10 +127,22 @@ impl RunTools {
         events: &mut Vec<ChatEvent>,
     ) {
         let Some(planned) = self.planned.get(index) else { return };
-        let result = match outcome {
-            Ok(output) => result_for_model(&planned.call, output, self.turn.limits.result_tokens),
+        let brought = matches!(outcome, Ok(_) | Err(ToolError::Refused { .. }));
+        let mut result = match outcome {
+            Ok(output) => {
+                let (mut result, cut) = result_for_model(&planned.call, output, self.turn.room());
+                if let Some(cut) = cut {
+                    let is_look = matches!(&planned.plan, Planned::Run(tool) if &*tool.server == SOURCE);
+                    self.turn.keep_whole(&mut result, cut, is_look);
+                }
+                self.turn.notice_pictures(pictures::has(&result.content), events);
+                result
+            }
             Err(error) => ToolResult::error(&planned.call, error.to_string()),
         };
+        if let Some(tool) = self.tool(index).filter(|_| brought) {
+            result.ran = Some(Box::new(Ran { tool: tool.id.clone(), labels: tool.labels }));
+        }
         events.push(ChatEvent::CallFinished { result: result.clone(), elapsed });
         self.results[index] = Some(result);
     }
@@ -129,7 +161,7 @@ impl RunTools {
     /// Answers every call without a result by saying why, and gives the turn back: the first of the two for a call that was
     /// not begun, the second for one that was.
     pub(super) fn leave(self, why: [&'static str; 2], events: &mut Vec<ChatEvent>) -> Box<Turn> {
-        let Self { mut turn, planned, results, tries } = self;
+        let Self { mut turn, planned, results, tries, .. } = self;
         for ((planned, result), tries) in planned.iter().zip(results).zip(tries) {
             let result = result.unwrap_or_else(|| {
                 let result = ToolResult::error(&planned.call, why[usize::from(tries > 0)]);
@@ -160,6 +192,7 @@ impl RunTools {
             return Step::Done(turn.hand_over(&planned, Round::default(), events));
         }
         turn.end_round();
+        let note = turn.tell_limit(events);
         if let Some(last) = answers.last_mut() {
             for problem in turn.unread.drain(..) {
                 say(
@@ -167,8 +200,8 @@ impl RunTools {
                     &format!("[another call of this message could not be read and was not run: {problem}]"),
                 );
             }
-            if turn.last {
-                say(&mut last.content, LAST);
+            if let Some(note) = &note {
+                say(&mut last.content, note);
             }
         }
         turn.request.messages.extend(answers.into_iter().map(Message::Tool));
@@ -180,10 +213,9 @@ const NOT_RUN: &str = "the turn was stopped before this call was run";
 const STOPPED: &str = "the turn was stopped while this call was running; its outcome is unknown";
 const NEVER_RUN: &str = "the turn failed before this call was run";
 const LOST: &str = "the turn failed while this call was running; its outcome is unknown";
-const LAST: &str = "[No more tool calls are possible in this turn. Answer with what is known so far.]";
 
 /// Said in a result, because that is the one place which every dialect carries and every model reads.
-fn say(content: &mut Content, note: &str) {
+pub(super) fn say(content: &mut Content, note: &str) {
     let note = format!("\n\n{note}");
     match content {
         Content::Text(text) => text.push_str(&note),

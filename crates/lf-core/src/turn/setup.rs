@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::ModelRequest;
-use crate::project::{Limits, ToolCallStrategy};
+use crate::policy::Labels;
+use crate::project::{Limits, Price, ToolCallStrategy};
 use crate::text_calls::{self, TextFormat};
 use crate::tool::ToolRef;
 use crate::tool_set::ToolSet;
@@ -25,15 +26,32 @@ pub struct Setup {
     #[serde(with = "crate::text_calls::by_name")]
     pub text_formats: &'static [TextFormat],
     pub limits: Limits,
+    /// What the model costs, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// Whether the model is shown images.
+    #[serde(default = "shown", skip_serializing_if = "Clone::clone")]
+    pub images: bool,
     /// The most calls that this program runs in the turn, where the client has set a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_left: Option<u64>,
     /// Tools that ask for approval, and were approved for all of this conversation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub always: Vec<ToolRef>,
+    /// Calls are held against rules before they run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub judged: bool,
+    /// What earlier turns of this conversation have seen, besides what the messages say.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub seen: Labels,
     /// Calls to begin with, before the model is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
+}
+
+/// Journals of earlier versions do not say.
+pub(super) fn shown() -> bool {
+    true
 }
 
 impl Setup {
@@ -47,8 +65,12 @@ impl Setup {
             strategy: ToolCallStrategy::default(),
             text_formats: text_calls::DEFAULT,
             limits: Limits::default(),
+            price: None,
+            images: true,
             calls_left: None,
             always: Vec::new(),
+            judged: false,
+            seen: Labels::default(),
             waiting: None,
         }
     }

@@ -86,6 +86,7 @@ impl ChunkEncoder {
             | ChatEvent::Answering { .. }
             | ChatEvent::ApprovalNeeded(_)
             | ChatEvent::ApprovalDecided(_)
+            | ChatEvent::Limited(_)
             | ChatEvent::Notice(_) => {
                 if let ChatEvent::Answering { model } = event {
                     self.head = head(&self.id, self.created, model, self.view);
@@ -185,14 +186,20 @@ pub fn lf_event(event: &ChatEvent) -> Option<Value> {
             }
             told
         }
-        ChatEvent::ApprovalNeeded(ask) => json!({
-            "event": "approval_needed",
-            "approval": ask.id,
-            "call_id": ask.call.id,
-            "server": ask.tool.server,
-            "tool": ask.tool.name,
-            "arguments": ask.call.arguments.raw(),
-        }),
+        ChatEvent::ApprovalNeeded(ask) => {
+            let mut told = json!({
+                "event": "approval_needed",
+                "approval": ask.id,
+                "call_id": ask.call.id,
+                "server": ask.tool.server,
+                "tool": ask.tool.name,
+                "arguments": ask.call.arguments.raw(),
+            });
+            if let Some(why) = &ask.why {
+                told["why"] = why.as_str().into();
+            }
+            told
+        }
         ChatEvent::ApprovalDecided(ask) => {
             let decision = ask.decision.as_ref();
             json!({
@@ -205,6 +212,9 @@ pub fn lf_event(event: &ChatEvent) -> Option<Value> {
             })
         }
         ChatEvent::Notice(message) => json!({"event": "notice", "message": message}),
+        ChatEvent::Limited(limit) => {
+            json!({"event": "limit", "limit": limit.name(), "message": format!("the turn has reached {limit}")})
+        }
         ChatEvent::Answering { model } => json!({"event": "model", "model": model}),
         _ => return None,
     })
@@ -272,6 +282,7 @@ impl Completion {
             | ChatEvent::Answering { .. }
             | ChatEvent::ApprovalNeeded(_)
             | ChatEvent::ApprovalDecided(_)
+            | ChatEvent::Limited(_)
             | ChatEvent::Notice(_) => {
                 if let ChatEvent::Answering { model } = event {
                     self.model.clone_from(model);

@@ -83,6 +83,8 @@ fn result(id: &str, content: Content, is_error: bool) -> Message {
         content,
         is_error,
         rest: Map::new(),
+        ran: None,
+        kept: None,
     })
 }
 

@@ -78,6 +78,8 @@ fn conversation() -> impl Strategy<Value = Vec<Message>> {
                     content: Content::Text(result),
                     is_error,
                     rest: Map::new(),
+                    ran: None,
+                    kept: None,
                 }));
                 calls.push(call);
             }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::disk;
-use super::projects::{Mark, mark};
+use super::reader::{Mark, mark};
 use granted::{Granted, Grants, grants_of};
 
 pub(super) struct Approvals {

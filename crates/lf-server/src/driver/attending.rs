@@ -35,6 +35,13 @@ impl Clock {
         self.hands().end
     }
 
+    /// From now on so long, whatever was left.
+    pub(super) fn grant(&self, time: Duration) {
+        let mut hands = self.hands();
+        hands.since = Instant::now();
+        hands.end = hands.since + time;
+    }
+
     /// Waits for the end. Cancel-safe.
     pub(super) async fn over(&self) {
         loop {
@@ -97,8 +104,9 @@ impl Attending {
         Self { reports, person, clock, party: PARTIES.fetch_add(1, Ordering::Relaxed) }
     }
 
-    pub(super) fn call(&self, call_id: &str) -> OneCall {
-        OneCall { turn: self.clone(), call_id: call_id.to_owned() }
+    /// `tries_again` where the turn itself makes this call again when it fails.
+    pub(super) fn call(&self, call_id: &str, tries_again: bool) -> OneCall {
+        OneCall { turn: self.clone(), call_id: call_id.to_owned(), tries_again }
     }
 }
 
@@ -106,6 +114,7 @@ impl Attending {
 pub(super) struct OneCall {
     turn: Attending,
     call_id: String,
+    tries_again: bool,
 }
 
 impl Attendant for OneCall {
@@ -126,6 +135,10 @@ impl Attendant for OneCall {
     fn note(&self, note: String) {
         // as many as fit: a server that asks that much is told about often enough
         let _ = self.turn.reports.try_send(ChatEvent::Notice(note));
+    }
+
+    fn tries_again(&self) -> bool {
+        self.tries_again
     }
 
     fn party(&self) -> Option<u64> {

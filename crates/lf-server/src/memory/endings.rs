@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lf_core::Message;
-use lf_core::turn::Waiting;
-use lf_store::{StoreError, TurnState};
+use lf_core::turn::{Done, Waiting};
+use lf_core::{ChatEvent, Message};
+use lf_store::{End, StoreError, TurnState};
 use tracing::{info, warn};
 
-use super::Memory;
+use super::{Memory, named};
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -24,6 +24,13 @@ pub(super) struct Ending {
     pub waiting: Option<Waiting>,
 }
 
+impl Ending {
+    pub(super) fn new(turn: String, conversation: String, state: TurnState, done: Option<Done>) -> Self {
+        let (said, waiting) = done.map(|done| (done.said.to_vec(), done.waiting)).unwrap_or_default();
+        Self { turn, conversation, state, said: named(said), waiting }
+    }
+}
+
 /// No more than there were turns at the time: while nothing can be kept, none begins. What is left when the daemon ends is
 /// gone on with at the next start.
 #[derive(Default)]
@@ -33,11 +40,9 @@ impl Memory {
     /// # Errors
     /// Then it can be kept later.
     pub(super) async fn keep(&self, ending: &Ending) -> Result<(), StoreError> {
-        // before the end: a turn that has no end is ended again after a crash
-        if let Some(waiting) = &ending.waiting {
-            self.store.leave(&ending.conversation, waiting).await?;
-        }
-        self.store.end(&ending.turn, &ending.conversation, ending.state, &ending.said).await
+        let Ending { turn, conversation, state, said, waiting } = ending;
+        let end = End { turn, conversation, state: *state, said, waiting: waiting.as_ref() };
+        self.store.end(end).await
     }
 
     /// Keeps an end later.
@@ -75,6 +80,8 @@ impl Memory {
             let turn = &ending.turn;
             match self.keep(ending).await {
                 Ok(()) => info!(turn, state = ending.state.name(), "the end of a turn is kept at last"),
+                // it ends there
+                Err(error @ StoreError::Overtaken { .. }) => warn!(turn, %error, "a turn is let go of"),
                 // with its conversation, or its whole database, the turn may have been taken away
                 Err(error) if self.store.turn(turn).await?.is_some() => return Err(error),
                 Err(error) => warn!(turn, %error, "a turn is gone whose end was to be kept"),
@@ -82,5 +89,13 @@ impl Memory {
             owed.remove(at);
         }
         Ok(())
+    }
+}
+
+/// The last event of a turn whose end is not kept: nobody is told that all is well with it.
+pub(super) fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
+    match event {
+        ChatEvent::Finished { .. } => ChatEvent::Failed(crate::driver::unkept(error)),
+        event => event,
     }
 }

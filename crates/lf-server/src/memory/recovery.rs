@@ -5,31 +5,38 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use lf_core::results::SOURCE;
 use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
-use lf_core::{ChatEvent, Journal as _, Message, Model, ModelError, Project, ToolRef, ToolSet};
+use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
-use lf_store::{StoreError, TurnJournal, TurnRecord, TurnState};
+use lf_store::{Conversation, Kind, StoreError, TurnJournal, TurnRecord, TurnState};
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
 
-use super::{Memory, Running, message_id};
+use super::endings::Ending;
+use super::{Memory, Running};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
+use crate::chat::{may_use, payers, said_of};
 use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::quotas::Charge;
+use crate::results::Shelf;
 
 /// A turn as its journal tells it.
-struct Read {
+pub(super) struct Read {
     course: Course,
-    events: Vec<ChatEvent>,
-    entries: usize,
+    pub(super) events: Vec<ChatEvent>,
+    pub(super) entries: usize,
     /// The model that answers now, as the file calls it.
     model: String,
     setup: Box<Setup>,
     /// Something of the present answer has been read.
     answering: bool,
+    /// Somebody has stopped it.
+    stopped: bool,
 }
 
 /// Why a turn cannot go on.
@@ -79,9 +86,14 @@ struct Again {
 
 impl App {
     /// Goes on with every turn that was running when the daemon died, and waits for none. Each that cannot be gone on with
-    /// is ended as failed, and says why. While the store cannot be read, that is put off.
+    /// is ended as failed, and says why. While the store cannot be read, that is put off. Where daemons share the store, it
+    /// is done again and again, with the turns of those that died.
     pub async fn recover(self: &Arc<Self>) {
         let Ok(memory) = self.memory() else { return };
+        if memory.store.is_shared() {
+            memory.sharing.spawn(self.clone().share(memory.clone()));
+            return;
+        }
         let Err(error) = self.take_up_all(memory).await else { return };
         warn!(%error, "cannot read which turns were running; they are gone on with when that is possible");
         let (app, later) = (self.clone(), memory.clone());
@@ -108,6 +120,17 @@ impl App {
             });
         }
         Ok(())
+    }
+
+    /// Goes on with a turn that no daemon attends to, and waits for nothing.
+    pub(super) fn take_up(
+        self: &Arc<Self>,
+        memory: &Arc<Memory>,
+        turn: TurnRecord,
+        guard: OwnedMutexGuard<()>,
+    ) {
+        let (app, here) = (self.clone(), memory.clone());
+        memory.tasks.spawn(async move { app.go_on(&here, &turn, guard).await });
     }
 
     /// Goes on with a turn, or ends it. Nothing else is said in its conversation before.
@@ -137,25 +160,36 @@ impl App {
         info!(turn = turn.id, conversation = turn.conversation, "a turn goes on after a restart");
     }
 
-    /// `None` for a turn that is over by now, or gone.
+    /// `None` for a turn that is over by now, or gone, or another daemon's.
     async fn again(&self, memory: &Arc<Memory>, turn: &TurnRecord) -> Result<Option<Again>, Hindrance> {
         // nothing of this daemon runs in the conversation: what is not over was left by another
         memory.settle(Some(&turn.conversation)).await?;
         if memory.store.turn(&turn.id).await?.is_none_or(|now| now.state != TurnState::Running) {
             return Ok(None);
         }
+        if !memory.store.take_over(&turn.id).await? {
+            return Ok(None);
+        }
         let Some(conversation) = memory.store.conversation(&turn.conversation).await? else {
             return Ok(None);
         };
-        let Read { mut course, mut events, entries, model, setup, answering } = read(memory, turn).await?;
+        let Read { mut course, mut events, entries, model, setup, answering, stopped } =
+            read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
         let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone()));
+        if stopped {
+            running.stop.cancel();
+        }
         let project = self.project_of(&conversation.scope).await?;
-        // a client of the whole daemon may have named it with its project
-        let own = model.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
-        let name = own.filter(|_| !project.models.contains_key(&model)).unwrap_or(&model);
-        let (project, model) = self.find_model(Some(&project), Some(name)).await?;
-        let upstreams = self.upstream(&model).map_err(Hindrance::Lasting)?;
+        let found = async |name: &str| {
+            // a client of the whole daemon may have named it with its project
+            let own = name.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
+            let name = own.filter(|_| !project.models.contains_key(name)).unwrap_or(name);
+            self.find_model(Some(&project), Some(name)).await
+        };
+        let asked = found(&setup.model).await.map(|(_, asked)| asked);
+        let (project, model) = found(&model).await?;
+        let upstreams = self.upstreams(&project, &model, (asked.ok(), &setup)).map_err(Hindrance::Lasting)?;
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -165,14 +199,17 @@ impl App {
                 turn: Some(turn.id.clone()),
                 conversation: Some(turn.conversation.clone()),
             },
-            // whoever asked may not be there any more, and comes back
-            attendance: Attendance::Told,
+            attendance: self.attendance_of(turn, &conversation).await?,
             wait: setup.limits.approval_timeout,
         };
         let with = Drive {
             upstreams,
             approving,
             tools: self.tools_of(&project, &model),
+            check: self.check_of(&project, &model),
+            shelf: Shelf::new(&self.results, &setup, Some((memory.store.clone(), turn.conversation.clone()))),
+            // its requests before were counted when they were made
+            charge: Charge::new(&self.quotas, payers(&project), course.spent()),
             turn_timeout: setup.limits.turn_timeout,
             person: None,
             journal: Some(Box::new(journal)),
@@ -182,10 +219,42 @@ impl App {
         Ok(Some(Again { running, course, events, with }))
     }
 
-    fn upstream(&self, model: &Arc<Model>) -> Result<Upstreams, ModelError> {
-        let provider = lf_models::provider(model, &self.client, Otherwise::Nobody)?;
-        let upstream = Upstream { model: model.clone(), provider, stand_in: None };
-        Ok(Upstreams::new(upstream, Vec::new(), self.circuits.clone()))
+    /// Whoever asked may not be there any more, and comes back: to a response for its items, elsewhere with more words.
+    async fn attendance_of(
+        &self,
+        turn: &TurnRecord,
+        conversation: &Conversation,
+    ) -> Result<Attendance, Hindrance> {
+        let store = &self.memory()?.store;
+        let id = format!("resp_{}", turn.id);
+        let is_response = conversation.kind == Kind::Response
+            || store.response("", &id).await?.is_some()
+            || store.response(&conversation.scope, &id).await?.is_some();
+        Ok(if is_response { Attendance::HandedOver } else { Attendance::Told })
+    }
+
+    /// The model that answers now, with the fallbacks that the turn has left: those behind it in the entry of the model
+    /// that was asked for.
+    fn upstreams(
+        &self,
+        project: &Project,
+        now: &Arc<Model>,
+        (asked, setup): (Option<Arc<Model>>, &Setup),
+    ) -> Result<Upstreams, ModelError> {
+        let others = asked.map_or_else(Vec::new, |asked| {
+            let left = match asked.fallback.iter().position(|name| *name == now.name) {
+                _ if asked.name == now.name => &asked.fallback[..],
+                Some(at) => &asked.fallback[at + 1..],
+                None => &[],
+            };
+            let tools_of = |other: &Model| setup.tools.clone().of_servers(|server| may_use(other, server));
+            let said = said_of(&asked, &setup.request.parameters);
+            self.stand_ins((project, &asked), left, &tools_of, &said)
+        });
+        let otherwise = if others.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
+        let provider = lf_models::provider(now, &self.client, otherwise)?;
+        let upstream = Upstream { model: now.clone(), provider, stand_in: None };
+        Ok(Upstreams::new(upstream, others, self.circuits.clone()))
     }
 
     /// The project of a conversation.
@@ -203,20 +272,20 @@ async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Resul
         // what cannot be read is not added to
         Err(Hindrance::Lasting(_)) => None,
     };
-    let (mut state, mut said) = (TurnState::Failed, Vec::new());
-    if let Some(Read { mut course, mut events, entries, .. }) = read {
+    let (mut state, mut done) = (TurnState::Failed, None);
+    if let Some(Read { mut course, mut events, entries, stopped, .. }) = read {
         if !matches!(course.step(), Step::Done(_)) {
             let mut journal = memory.store.journal(turn, entries);
             note(Entry::Failed(error), &mut course, &mut events, &mut journal);
             journal.flush().await.map_err(|error| Hindrance::Passing(error.to_string()))?;
         }
         if matches!(events.last(), Some(ChatEvent::Finished { .. })) {
-            state = TurnState::Finished;
+            state = if stopped { TurnState::Cancelled } else { TurnState::Finished };
         }
-        said = course.into_done().map(|done| done.said.to_vec()).unwrap_or_default();
+        done = course.into_done().ok();
     }
-    let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-    Ok(memory.store.end(&turn.id, &turn.conversation, state, &said).await?)
+    let (turn, conversation) = (turn.id.clone(), turn.conversation.clone());
+    Ok(memory.keep(&Ending::new(turn, conversation, state, done)).await?)
 }
 
 fn note(entry: Entry, course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal) {
@@ -227,28 +296,39 @@ fn note(entry: Entry, course: &mut Course, events: &mut Vec<ChatEvent>, journal:
 }
 
 async fn read(memory: &Memory, turn: &TurnRecord) -> Result<Read, Hindrance> {
-    let entries = memory.store.entries(turn).await?;
-    let count = entries.len();
-    let mut entries = entries.into_iter();
-    let Some(Entry::Begun(setup)) = entries.next() else {
-        return Err(Hindrance::lasting("its journal has no beginning"));
-    };
-    let mut events = Vec::new();
-    let mut model = setup.model.clone();
-    let mut answering = false;
-    let mut course = Course::new((*setup).clone(), &mut events);
+    let mut entries = memory.store.entries(turn, 0).await?.into_iter();
+    let first = entries.next().ok_or_else(|| Hindrance::lasting("its journal is empty"))?;
+    let mut read = Read::begin(first).map_err(Hindrance::lasting)?;
     for entry in entries {
+        read.take(entry).map_err(Hindrance::lasting)?;
+    }
+    Ok(read)
+}
+
+impl Read {
+    pub(super) fn begin(first: Entry) -> Result<Self, String> {
+        let Entry::Begun(setup) = first else { return Err("its journal has no beginning".to_owned()) };
+        let mut events = Vec::new();
+        let course = Course::new((*setup).clone(), &mut events);
+        let model = setup.model.clone();
+        Ok(Self { course, events, entries: 1, model, setup, answering: false, stopped: false })
+    }
+
+    pub(super) fn take(&mut self, entry: Entry) -> Result<(), String> {
         let stands_in = match &entry {
             Entry::StoodIn(stand_in) => Some(stand_in.model.clone()),
             _ => None,
         };
-        answering = matches!(entry, Entry::Delta(_)) || (answering && matches!(entry, Entry::Notice(_)));
-        let taken = course.take(entry, &mut events).map_err(Hindrance::lasting)?;
+        self.stopped |= matches!(entry, Entry::Stopped);
+        self.answering =
+            matches!(entry, Entry::Delta(_)) || (self.answering && matches!(entry, Entry::Notice(_)));
+        let taken = self.course.take(entry, &mut self.events).map_err(|error| error.to_string())?;
         if let Some(stands_in) = stands_in.filter(|_| taken == Taken::AsksAgain) {
-            model = stands_in;
+            self.model = stands_in;
         }
+        self.entries += 1;
+        Ok(())
     }
-    Ok(Read { course, events, entries: count, model, setup, answering })
 }
 
 /// Brings a turn to where it can go on. A call that had begun may have had its effect: unless its tool is repeatable, it
@@ -259,7 +339,9 @@ fn take_up(
     journal: &mut TurnJournal,
     (tools, answering): (&ToolSet, bool),
 ) {
-    let repeatable = |id: &ToolRef| tools.tool(id).is_some_and(|tool| tool.repeatable);
+    // a look into a result changes nothing; its tools came to the turn later
+    let repeatable =
+        |id: &ToolRef| &*id.server == SOURCE || tools.tool(id).is_some_and(|tool| tool.repeatable);
     let entries: Vec<Entry> = match course.step() {
         Step::AskModel(_) if answering => vec![Entry::Interrupted],
         Step::RunTools(run) => run
@@ -278,7 +360,7 @@ fn take_up(
                 _ => None,
             })
             .collect(),
-        Step::AskModel(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
+        Step::AskModel(_) | Step::Judge(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
     };
     for entry in entries {
         note(entry, course, events, journal);
@@ -291,13 +373,19 @@ pub(crate) async fn events(memory: &Memory, turn: &TurnRecord) -> Result<Option<
         return Ok(None);
     }
     let Read { mut events, .. } = read(memory, turn).await.map_err(|hindrance| hindrance.to_string())?;
-    let ended = matches!(events.last(), Some(ChatEvent::Finished { .. } | ChatEvent::Failed(_)));
-    if !ended && turn.state != TurnState::Running {
-        // its journal could not be written any more, and its end could
-        let (url, message) = ("the turn".to_owned(), "what else happened in it was not kept".to_owned());
-        events.push(ChatEvent::Failed(ModelError::Failed { url, status: 503, message, retry_after: None }));
+    if turn.state != TurnState::Running {
+        events.extend(cut_off(&events));
     }
     Ok(Some(events))
+}
+
+/// What is told at last of a turn that is over, where its journal could not be written any more and its end could.
+pub(super) fn cut_off(events: &[ChatEvent]) -> Option<ChatEvent> {
+    if events.last().is_some_and(ChatEvent::is_last) {
+        return None;
+    }
+    let (url, message) = ("the turn".to_owned(), "what else happened in it was not kept".to_owned());
+    Some(ChatEvent::Failed(ModelError::Failed { url, status: 503, message, retry_after: None }))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::answer::STATUS_WAIT;
 use super::messages::message;
 use super::sessions::forget;
 use super::{Shared, turns};
@@ -109,7 +110,8 @@ pub(super) async fn list(
         let store = &shared.app.memory()?.store;
         let page = Page { offset: which.offset.unwrap_or(0), limit: which.limit.unwrap_or(SHOWN).min(MOST) };
         let found = match &which.search {
-            Some(words) => store.search(&scope, words, page).await,
+            // no word has it, and neither SQLite nor Postgres takes it
+            Some(words) => store.search(&scope, &words.replace('\0', " "), page).await,
             None => store.conversations(&scope, Kind::Conversation, page).await,
         };
         found.map_err(|error| unkept(&error))
@@ -121,10 +123,14 @@ pub(super) async fn list(
 }
 
 pub(super) async fn get(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
-    caller.answer(find(&shared, &id).await, |conversation| {
+    let found = async {
+        let conversation = find(&shared, &id).await?;
+        let running = shared.app.memory()?.store.running_in(&id).await;
+        Ok::<_, Refusal>((conversation, running.map_err(|error| unkept(&error))?))
+    };
+    caller.answer(found.await, |(conversation, running)| {
         let mut view = shown(&conversation);
-        let running = shared.app.memory().map(|memory| memory.running_in(&id)).unwrap_or_default();
-        view["running_turns"] = running.iter().map(|turn| json!(turn.turn)).collect();
+        view["running_turns"] = json!(running);
         Json(json!({"success": true, "conversation": view}))
     })
 }
@@ -202,26 +208,35 @@ pub(super) async fn chat(
         let refusal = bad("content", "`content` is empty: say something".to_owned());
         return caller.refusal(&refusal);
     }
-    let begun = async {
+    let here = shared.clone();
+    let mut begun: turns::Begins = Box::pin(async move {
+        let shared = here;
         let conversation = find(&shared, &id).await?;
         let project = shared.app.project_of(&conversation.scope).await?;
         let words = Message::User(Prose { content: said.content.into(), ..Prose::default() });
         let request =
             ChatRequest { model: said.model, messages: vec![words], stream: true, ..ChatRequest::default() };
         let attendance = Attendance::Watched;
-        let saying = Saying { request, chosen_tools: true, calls_left: None, attendance };
-        shared.app.converse(Some(&project), &conversation, saying).await
+        let saying = Saying { request, chosen_tools: true, calls_left: None, attendance, recall: None };
+        let running = shared.app.converse(Some(&project), &conversation, saying).await?;
+        Ok((shared.app.memory()?.clone(), running))
+    });
+    let begun = match tokio::time::timeout(STATUS_WAIT, &mut begun).await {
+        Ok(begun) => begun,
+        Err(_) if said.stream => return turns::awaited(&shared, begun),
+        Err(_) => begun.await,
     };
-    let running = match begun.await {
-        Ok(running) => running,
+    let (memory, running) = match begun {
+        Ok(begun) => begun,
         Err(refusal) => return caller.refusal(&refusal),
     };
     if said.stream {
-        return turns::watched(&shared, running, 0);
+        return turns::watched(&shared, running.turn.clone(), memory.watch(running, 0));
     }
-    let mut failed = None;
-    let mut events = Box::pin(running.clone().watch(0));
+    let (mut failed, mut ended) = (None, false);
+    let mut events = Box::pin(memory.watch(running.clone(), 0));
     while let Some((_, event)) = events.next().await {
+        ended |= event.is_last();
         if let ChatEvent::Failed(error) = &*event {
             failed = Some(error.clone());
         }
@@ -229,7 +244,7 @@ pub(super) async fn chat(
     if let Some(error) = failed {
         return caller.refusal(&Refusal::Model(error));
     }
-    if !running.has_ended() {
+    if !ended {
         let what = turns::left(shared.cut.is_cancelled());
         return caller.refuse(StatusCode::SERVICE_UNAVAILABLE, &what);
     }
@@ -269,7 +284,7 @@ pub(super) async fn find(shared: &Shared, id: &str) -> Result<Conversation, Refu
 /// `namespace/project` of a project that exists.
 async fn scope(shared: &Shared, named: Option<&str>) -> Result<String, Refusal> {
     let project = match named.map(|named| (named.split_once('/'), named)) {
-        None => shared.app.project().cloned().ok_or_else(|| {
+        None => shared.app.project().ok_or_else(|| {
             bad("project", "the daemon was started in no project: name one as `project`".to_owned())
         })?,
         Some((Some((namespace, name)), _)) => shared.app.find_project(namespace, name).await?,

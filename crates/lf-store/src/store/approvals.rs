@@ -3,8 +3,8 @@
 use lf_core::ToolRef;
 use lf_core::turn::Waiting;
 
+use crate::batch::Batch;
 use crate::error::StoreError;
-use crate::sqlite::Batch;
 
 use super::{Columns, Store, now, parts};
 
@@ -17,26 +17,38 @@ pub struct LeftWaiting {
     pub waiting: Waiting,
     /// Milliseconds since 1970.
     pub created: i64,
+    /// As it is kept.
+    pub(super) body: String,
+}
+
+/// Keeps the calls that a turn ends with. Nothing where the turn was deleted meanwhile: its conversation may have begun anew.
+pub(super) fn leave(batch: &mut Batch, turn: &str, conversation: &str, waiting: &Waiting) {
+    batch.add(
+        "INSERT INTO waiting (conversation, body, created)
+         SELECT conversation, CAST(?2 AS TEXT), CAST(?3 AS BIGINT) FROM turn WHERE id = ?4 AND conversation = ?1
+         ON CONFLICT (conversation) DO UPDATE SET body = excluded.body, created = excluded.created",
+        vec![conversation.into(), parts::json(waiting).into(), now().into(), turn.into()],
+    );
 }
 
 impl Store {
-    /// Keeps the calls that a turn ended with, until the next one begins.
-    pub async fn leave(&self, conversation: &str, waiting: &Waiting) -> Result<(), StoreError> {
+    /// Keeps what was decided. False where that is not what waits any more.
+    pub async fn decided(&self, left: &LeftWaiting, waiting: &Waiting) -> Result<bool, StoreError> {
         let mut batch = Batch::default();
         batch.add(
-            "INSERT INTO waiting (conversation, body, created) VALUES (?1, ?2, ?3)
-             ON CONFLICT (conversation) DO UPDATE SET body = excluded.body, created = excluded.created",
-            vec![conversation.into(), parts::json(waiting).into(), now().into()],
+            "UPDATE waiting SET body = ?2 WHERE conversation = ?1 AND body = ?3",
+            vec![left.conversation.as_str().into(), parts::json(waiting).into(), left.body.as_str().into()],
         );
-        self.commit(batch).await.map(drop)
+        Ok(self.commit(batch).await? == [1])
     }
 
-    /// Keeps what was decided meanwhile. False where nothing waits any more.
-    pub async fn decided(&self, conversation: &str, waiting: &Waiting) -> Result<bool, StoreError> {
+    /// Takes away what was left, for a turn that has it now. False where that is not what waits any more: another turn was
+    /// quicker, or something was decided.
+    pub async fn take_waiting(&self, left: &LeftWaiting) -> Result<bool, StoreError> {
         let mut batch = Batch::default();
         batch.add(
-            "UPDATE waiting SET body = ?2 WHERE conversation = ?1",
-            vec![conversation.into(), parts::json(waiting).into()],
+            "DELETE FROM waiting WHERE conversation = ?1 AND created = ?2 AND body = ?3",
+            vec![left.conversation.as_str().into(), left.created.into(), left.body.as_str().into()],
         );
         Ok(self.commit(batch).await? == [1])
     }
@@ -73,7 +85,7 @@ impl Store {
     }
 }
 
-fn left(row: crate::sqlite::Row) -> Result<LeftWaiting, StoreError> {
+fn left(row: crate::batch::Row) -> Result<LeftWaiting, StoreError> {
     let mut columns = Columns::of(row);
     let (conversation, scope, body) = (columns.text(), columns.text(), columns.text());
     let waiting = serde_json::from_str(&body).map_err(|error| StoreError::Unreadable {
@@ -81,5 +93,5 @@ fn left(row: crate::sqlite::Row) -> Result<LeftWaiting, StoreError> {
         id: conversation.clone(),
         reason: error.to_string(),
     })?;
-    Ok(LeftWaiting { conversation, scope, waiting, created: columns.int() })
+    Ok(LeftWaiting { conversation, scope, waiting, created: columns.int(), body })
 }

@@ -29,6 +29,8 @@ fn result(id: &str, content: impl Into<Content>) -> Message {
         content: content.into(),
         is_error: false,
         rest: Map::new(),
+        ran: None,
+        kept: None,
     })
 }
 

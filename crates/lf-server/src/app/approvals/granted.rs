@@ -32,6 +32,9 @@ pub(super) struct Granted<'a> {
 
 impl Granted<'_> {
     fn permits(&self, carried: &Carried) -> bool {
+        if !carried.is_set {
+            return true;
+        }
         if let Some(verdict) = self.operator.says(carried) {
             return verdict;
         }

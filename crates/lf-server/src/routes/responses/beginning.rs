@@ -1,9 +1,10 @@
 //! How a stored response begins.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Bytes;
+use futures_core::Stream;
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::{ChatEvent, Message};
@@ -16,7 +17,7 @@ use super::{Keeper, Kind, Plan, Record, Way, reading};
 use crate::app::{App, Refusal};
 use crate::approvals::Attendance;
 use crate::chat::Said;
-use crate::memory::{Running, Saying, ago, named, unkept};
+use crate::memory::{Recall, Running, Saying, ago, named, unkept};
 use crate::routes::answer::{Asked, Begun, Events};
 use crate::routes::conversations;
 use crate::routes::faces::{Head, Shown, View};
@@ -149,19 +150,25 @@ impl Asked {
         let begun = async {
             let app = &self.shared.app;
             let memory = app.memory()?;
-            let prepared = app.prepare(self.scope.as_ref(), request, conversation).await?;
+            let left = app.left_for(self.scope.as_ref(), &request).await?;
+            let mut prepared = app.prepare(self.scope.as_ref(), request, conversation).await?;
             let head = Head::new(&prepared.setup.id, prepared.setup.model.clone(), view, self.told());
             let mut stored = self.keeper.row(&head, body, plan.previous.as_deref(), Value::Null);
             show(&head, &mut stored);
             let alone = self.keeper.alone(&stored, &head.model).await?;
             // nothing of the conversation is deleted before this one is whole; then turns that branch do not wait for each other
-            let settled = memory.turn_to_speak(&stored.conversation).await;
-            let own = memory.turn_to_speak(&stored.id).await;
+            let settled = memory.turn_to_speak(&stored.conversation).await?;
+            let own = memory.turn_to_speak(&stored.id).await?;
             self.keeper.store(&stored, alone.as_ref(), &[]).await?;
             let asked = named(whole(&stored, &plan.before, prepared.asked.clone()));
-            let attendance = Attendance::Watched;
-            let running = app.set_going(prepared, &stored.conversation, asked, attendance, own).await;
-            drop(settled);
+            let going = async {
+                if let Some(left) = left {
+                    prepared.setup.waiting = Some(app.take_left(left).await?);
+                }
+                let guards = (settled, own);
+                app.set_going(prepared, &stored.conversation, asked, Attendance::HandedOver, guards).await
+            };
+            let running = going.await;
             if running.is_err() {
                 let _ = memory.store.delete_response(&stored.scope, &stored.id).await;
             }
@@ -171,7 +178,7 @@ impl Asked {
         if !head.view.streams() {
             return Ok(Begun::Aside(stored.body));
         }
-        let (events, ..) = self.started(watched(running)).await?;
+        let (events, ..) = self.started(self.watched(running)?).await?;
         Ok(Begun::Turn(events, Box::new(head)))
     }
 
@@ -183,21 +190,31 @@ impl Asked {
         view: View,
         body: &Bytes,
     ) -> Result<Begun, ErrorReply> {
-        let View::Responses(asked) = &view else { return Ok(Begun::Aside(Value::Null)) };
+        let View::Responses(asked) = view else { return Ok(Begun::Aside(Value::Null)) };
         let (calls_left, is_stored) = (asked.max_tool_calls, asked.store);
+        let recalled = Arc::new(Mutex::new(asked.clone()));
+        let known = recalled.clone();
+        let recall: Recall = Arc::new(move |request, earlier| {
+            let mut view = asked.clone();
+            view.recall_tools(request, earlier).map_err(Refusal::from)?;
+            *known.lock().unwrap_or_else(PoisonError::into_inner) = view;
+            Ok(())
+        });
         let begun = async {
             let conversation = conversations::find(&self.shared, id).await?;
             if !self.keeper.scope.is_empty() && conversation.scope != self.keeper.scope {
                 return Err(Refusal::UnknownConversation(id.to_owned()));
             }
             let project = self.shared.app.project_of(&conversation.scope).await?;
-            let attendance = Attendance::Watched;
-            let saying = Saying { request, chosen_tools: false, calls_left, attendance };
+            let attendance = Attendance::HandedOver;
+            let recall = Some(recall);
+            let saying = Saying { request, chosen_tools: false, calls_left, attendance, recall };
             self.shared.app.converse(Some(&project), &conversation, saying).await
         };
         let running = begun.await.map_err(|refusal| self.caller.refused(&refusal))?;
-        let (events, turn, model) = self.started(watched(running)).await?;
-        let head = Head::new(&turn, model, view, self.told());
+        let (events, turn, model) = self.started(self.watched(running)?).await?;
+        let view = recalled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let head = Head::new(&turn, model, View::Responses(view), self.told());
         let mut notice = None;
         if is_stored {
             let mut stored = self.keeper.row(&head, body, None, Value::Null);
@@ -209,6 +226,11 @@ impl Asked {
         }
         let notice = futures_util::stream::iter(notice.map(ChatEvent::Notice));
         Ok(Begun::Turn(Box::pin(notice.chain(events)), Box::new(head)))
+    }
+
+    fn watched(&self, running: Arc<Running>) -> Result<Events, ErrorReply> {
+        let memory = self.shared.app.memory().map_err(|refusal| self.caller.refused(&refusal))?;
+        Ok(numbered(memory.watch(running, 0)))
     }
 }
 
@@ -222,8 +244,8 @@ fn whole(stored: &Stored, before: &[Message], mut asked: Vec<Message>) -> Vec<Me
 
 /// The events of a turn that goes on by itself. Without progress, which is not kept: whoever comes back finds the same
 /// events under the same numbers.
-pub(super) fn watched(running: Arc<Running>) -> Events {
-    let events = running.watch(0).map(|(_, event)| (*event).clone());
+pub(super) fn numbered(events: impl Stream<Item = (usize, Arc<ChatEvent>)> + Send + 'static) -> Events {
+    let events = events.map(|(_, event)| (*event).clone());
     Box::pin(events.filter(|event| std::future::ready(!matches!(event, ChatEvent::CallProgress { .. }))))
 }
 

@@ -11,7 +11,7 @@ use super::*;
 fn carried(variable: &str, origin: &str, asked: Asked) -> Carried {
     let entry = Entry::Model("m".to_owned());
     let to = Destination::Host(origin.to_owned());
-    Carried { entry, variable: Some(variable.to_owned()), to, asked }
+    Carried { entry, variable: Some(variable.to_owned()), to, asked, is_set: true }
 }
 
 /// With models `m` and `other`, both with a key.
@@ -29,6 +29,9 @@ fn project(carried: Vec<Carried>) -> Project {
         default_model: None,
         prompts: IndexMap::new(),
         carried,
+        storage: Ok(Default::default()),
+        policy: lf_core::policy::Policy::default(),
+        quota: lf_core::quota::Quota::default(),
     }
 }
 
