@@ -231,7 +231,9 @@ fn mask_text(text: &str) -> String {
 /// An argument may be a header, or a line of a shell.
 fn mask_argument(text: &str) -> String {
     match text.split_once(':') {
-        Some((name, value)) if !value.starts_with("//") && is_secret_name(name) && !name.contains(char::is_whitespace) => {
+        Some((name, value))
+            if !value.starts_with("//") && is_secret_name(name) && !name.contains(char::is_whitespace) =>
+        {
             let blank = &value[..value.len() - value.trim_start().len()];
             format!("{name}:{blank}{}", mask_header(value.trim_start()))
         }

@@ -128,6 +128,7 @@ impl Egress {
         Guard { reach, operator: self.operator.clone(), resolver: self.resolver.clone() }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is the way out")]
     fn build(&self, reach: Reach, shape: &Shape) -> reqwest::Result<reqwest::Client> {
         let builder = || {
             let builder = shape(ClientBuilder::new()).dns_resolver(Arc::new(self.guard(reach)));

@@ -99,7 +99,8 @@ fn servers(url: &str) -> Vec<Value> {
     let mut other = scripted("other", &Script::with([ScriptedTool::new("other", Act::Environment)]));
     other["env"] = json!({"OTHER_SECRET": canary(19)});
     let mut noisy = json!({"name": "noisy", "transport": "stdio", "command": "sh",
-        "args": ["-c", "env >&2; echo $0 $@ >&2; env; exit 3", "--token", canary(20), format!("--password={}", canary(21))]});
+        "args": ["-c", "env >&2; echo $0 $@ >&2; env; exit 3", "--token", canary(20), format!("--password={}", canary(21)),
+            "--header", format!("X-Api-Key: {}", plain(31))]});
     noisy["env"] = json!({"NOISY_KEY": canary(22)});
     let mut far = remote("far", "http", &format!("{url}/mcp?key={}", plain(23)));
     far["headers"] = json!({"Authorization": format!("Bearer {}", plain(24)), "X-Api-Key": plain(25), "Cookie": format!("sid={}", plain(26))});
@@ -142,7 +143,7 @@ fn forty_secrets_of_a_configuration_are_found_nowhere_else() {
         project = project.variable(&format!("KEY_{number}"), &plain(number + 1));
     }
     // in our own environment, and nobody's to have
-    for number in 31..40 {
+    for number in 32..40 {
         project = project.variable(&format!("UNUSED_TOKEN_{number}"), &canary(number));
     }
     project.write(".env", &format!("IN_DOTENV={}\n", plain(10)));
@@ -216,7 +217,7 @@ fn forty_secrets_of_a_configuration_are_found_nowhere_else() {
             assert_clean(&content, &path);
         }
     }
-    project.write("leak.txt", &Secret::from(canary(33)).forms()[5].expose().repeat(1));
+    project.write("leak.txt", Secret::from(canary(33)).forms()[5].expose());
     let leaks = written(project.path());
     assert!(
         leaks.iter().any(|(_, content)| !found(content).is_empty()),

@@ -1,8 +1,14 @@
 //! Characters that a terminal obeys or nobody sees, through every channel that people and models read.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::Duration;
+
 use lf_tests::project::{TestProject, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Reply, ScriptedModel, rounds_so_far};
+use nix::pty::openpty;
 use serde_json::json;
 
 /// All control characters but those that end a line or a cell, sequences, and what has no shape.
@@ -25,6 +31,21 @@ fn assert_harmless(text: &str, what: &str) {
     for sequence in ["]52;", "]8;;", "[2J"] {
         assert!(!text.contains(sequence), "{sequence} in {what}: {text:?}");
     }
+}
+
+/// What a terminal is written to stdout.
+fn in_a_terminal(project: &TestProject, arguments: &[&str]) -> String {
+    let pty = openpty(None, None).unwrap();
+    let mut command = project.command(arguments);
+    command.stdout(Stdio::from(pty.slave));
+    // ends with the last holder of the other side, with an error
+    let reader = std::thread::spawn(move || {
+        let mut written = Vec::new();
+        let _ = File::from(pty.master).read_to_end(&mut written);
+        String::from_utf8_lossy(&written).into_owned()
+    });
+    project.start_command(command).wait(Duration::from_secs(60));
+    reader.join().unwrap()
 }
 
 #[test]
@@ -60,11 +81,12 @@ fn what_strangers_say_moves_no_cursor_and_hides_nothing() {
         ),
         "a schema",
     );
-    for arguments in
-        [&["mcp", "tools"][..], &["mcp", "list"], &["mcp", "probe", "s"], &["mcp", "call", "s", "fail", "{}"]]
-    {
+    for arguments in [&["mcp", "tools"][..], &["mcp", "list"], &["mcp", "probe", "s"]] {
         let finished = project.run(arguments);
         assert_harmless(&finished.stderr, &format!("stderr of {arguments:?}"));
         assert_harmless(&finished.stdout, &format!("stdout of {arguments:?}"));
     }
+    let called = in_a_terminal(&project, &["mcp", "call", "s", "fail", "{}"]);
+    assert!(called.contains("end"), "the control: {called:?}");
+    assert_harmless(&called, "what a called tool says in a terminal");
 }

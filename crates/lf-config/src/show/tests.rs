@@ -55,7 +55,7 @@ runtime:
         - postgres://********@db/x
         - "********"
         - "Authorization: Bearer ********"
-        - "X-Api-Key:********"
+        - X-Api-Key:********
         - TOKEN=******** run http://********@h/?token=********
         env:
           GITHUB_TOKEN: "********"
