@@ -147,7 +147,9 @@ fn forty_secrets_of_a_configuration_are_found_nowhere_else() {
         project = project.variable(&format!("UNUSED_TOKEN_{number}"), &canary(number));
     }
     project.write(".env", &format!("IN_DOTENV={}\n", plain(10)));
-    let daemon = project.serve_with(&["--log", "trace"]);
+    let recordings = project.home().join("recordings");
+    let daemon =
+        project.serve_with(&["--log", "trace", "--record", recordings.to_str().expect("a path of ASCII")]);
     let mut seen = Vec::new();
     for model in
         ["fine", "refused-0", "refused-1", "refused-2", "refused-3", "refused-4", "busy", "query", "nowhere"]
@@ -159,6 +161,11 @@ fn forty_secrets_of_a_configuration_are_found_nowhere_else() {
         }
         let body = json!({"model": model, "input": "hi"});
         seen.push((format!("response of {model}"), post(&daemon.url("/v1/responses"), &body)));
+        let made = post(&daemon.url("/v1/conversations"), &json!({"model": model}));
+        let id = made.json()["conversation"]["id"].as_str().expect("an id").to_owned();
+        let kept = daemon.url(&format!("/v1/conversations/{id}"));
+        seen.push((format!("turn with {model}"), post(&format!("{kept}/chat"), &json!({"content": "hi"}))));
+        seen.push((format!("conversation with {model}"), get(&kept)));
     }
     for path in [
         "/v1/models",
@@ -211,6 +218,10 @@ fn forty_secrets_of_a_configuration_are_found_nowhere_else() {
     ] {
         let finished = project.run(arguments);
         assert_clean(format!("{}{}", finished.stdout, finished.stderr).as_bytes(), &format!("{arguments:?}"));
+    }
+    let kept = written(project.home());
+    for kind in ["lf.db", ".jsonl"] {
+        assert!(kept.iter().any(|(path, _)| path.ends_with(kind)), "the control: {kind} was written");
     }
     for directory in [project.home(), project.path()] {
         for (path, content) in written(directory) {
