@@ -396,7 +396,7 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
         tools: bench.app.tools_of(&bench.app.project().unwrap(), &demo()),
         check: Arc::new(crate::rules::Recorded),
         shelf: Shelf::default(),
-        charge: Charge::default(),
+        charge: crate::quotas::Charge::default(),
         turn_timeout,
         person: None,
         approving: unattended(),
