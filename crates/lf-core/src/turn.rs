@@ -165,6 +165,10 @@ struct Round {
     usage: Usage,
     /// A piece of the answer has come.
     begun: bool,
+    /// Bytes of the answer, also of what is held back.
+    came: usize,
+    /// It was given up before its end: it is paid for all the same, by estimate where nobody says how much it was.
+    given_up: bool,
     /// What must come back with the message.
     state: serde_json::Map<String, serde_json::Value>,
     /// Text after a call: it is shown after the call, once it is known who runs it.
@@ -224,6 +228,11 @@ impl AskModel {
     /// Takes a piece of the answer.
     pub fn push(&mut self, delta: ModelDelta, events: &mut Vec<ChatEvent>) {
         self.round.begun |= !matches!(delta, ModelDelta::Notice(_));
+        self.round.came += match &delta {
+            ModelDelta::Text(text) | ModelDelta::Reasoning(text) => text.len(),
+            ModelDelta::Call(call) => call.arguments.raw().len(),
+            _ => 0,
+        };
         match delta {
             ModelDelta::Notice(text) => self.turn.notice(text, events),
             ModelDelta::Text(text) => match &mut self.scanner {
@@ -286,6 +295,7 @@ impl AskModel {
     pub fn fail(mut self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
         self.flush(TextEnd::Cut, events);
         self.round.show_late(events);
+        self.round.given_up |= self.round.begun || error.is_given_up();
         self.turn.count(&self.round);
         self.turn.fail(error, events)
     }
@@ -294,6 +304,7 @@ impl AskModel {
     pub fn stop(mut self, events: &mut Vec<ChatEvent>) -> Done {
         self.flush(TextEnd::Cut, events);
         let Self { turn, mut round, .. } = self;
+        round.given_up = true;
         round.show_late(events);
         turn.stop(*round, events)
     }
@@ -327,6 +338,8 @@ impl AskModel {
 
     /// What the model had said of its answer is void; it is asked again.
     fn begin_again(&mut self, events: &mut Vec<ChatEvent>) {
+        self.round.given_up = true;
+        self.turn.spend(&self.round);
         self.turn.apart |= !self.round.text.is_empty();
         if !self.round.text.is_empty() || !self.round.reasoning.is_empty() {
             events.push(ChatEvent::Notice("the answer was interrupted and begins again".to_owned()));

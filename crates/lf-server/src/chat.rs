@@ -15,9 +15,7 @@ use lf_core::model::ChatRequest;
 use lf_core::policy::Labels;
 use lf_core::project::Provider;
 use lf_core::tool::Person;
-use lf_core::turn::{
-    Course, Done, Entry, Resume, Setup, Spent, Waiting, answer_in_order, check_answers, put_back,
-};
+use lf_core::turn::{Course, Done, Entry, Resume, Setup, Waiting, answer_in_order, check_answers, put_back};
 use lf_core::{
     Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Project, ToolRef, ToolSet, ToolSource,
 };
@@ -91,8 +89,8 @@ pub(crate) struct Prepared {
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
     pub check: Arc<dyn Check>,
-    /// Who pays for it; each was asked already.
-    pub payers: Vec<Payer>,
+    /// What it is let begin with; dropped before it begins, that is given back.
+    pub charge: Charge,
 }
 
 impl App {
@@ -133,7 +131,7 @@ impl App {
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
         let left = self.left_for(scope, &request).await?;
-        let Prepared { project, mut setup, asked, notices, upstreams, tools, check, payers } =
+        let Prepared { project, mut setup, asked, notices, upstreams, tools, check, charge } =
             self.prepare(scope, request, conversation).await?;
         if let Some(left) = left {
             // only now: what others decided meanwhile counts
@@ -146,7 +144,6 @@ impl App {
         let mut journal = recording.map(|recording| Box::new(recording) as Box<dyn Journal>);
         let turn_timeout = setup.limits.turn_timeout;
         let shelf = Shelf::new(&self.results, &setup, None);
-        let charge = Charge::new(&self.quotas, payers, Spent::default());
         let about = About::turn(&project, &setup, None);
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -264,9 +261,8 @@ impl App {
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
         // last: what is refused for another reason costs nothing
-        let payers = payers(&project);
-        self.quotas.admit(&payers).await?;
-        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, payers })
+        let charge = self.quotas.admit(payers(&project)).await?;
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, charge })
     }
 
     /// The tools this model may use: its own servers', and no others; those of the recorded turn for a cassette.

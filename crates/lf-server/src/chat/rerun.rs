@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_core::Stream;
 use lf_core::tool::Hints;
 use lf_core::turn::cassette::Cassette;
-use lf_core::turn::{Course, Setup, Spent};
+use lf_core::turn::{Course, Setup};
 use lf_core::{Catalogue, ChatEvent, Model, ModelRequest, Project, Tool, ToolSet, ToolSource};
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
@@ -16,7 +16,6 @@ use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
-use crate::quotas::Charge;
 use crate::results::Shelf;
 use crate::rules::{Check, Recorded};
 
@@ -80,9 +79,7 @@ impl App {
         };
         let turn_timeout = setup.limits.turn_timeout;
         let shelf = Shelf::new(&self.results, &setup, None);
-        let payers = payers(&project);
-        self.quotas.admit(&payers).await?;
-        let charge = Charge::new(&self.quotas, payers, Spent::default());
+        let charge = self.quotas.admit(payers(&project)).await?;
         let mut events = Vec::new();
         let course = Course::new(setup, &mut events);
         let upstream = Upstream { model, provider, stand_in: None };
