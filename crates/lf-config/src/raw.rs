@@ -12,6 +12,7 @@ mod prompts;
 mod retry;
 
 use indexmap::IndexMap;
+use lf_core::Secret;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -123,11 +124,11 @@ pub struct RawServer {
     /// stdio: its arguments.
     #[serde(default)]
     #[schemars(schema_with = "scalars")]
-    pub args: Option<Vec<String>>,
+    pub args: Option<Vec<Secret>>,
     /// stdio: environment variables for the program, added to HOME, LOGNAME, PATH, SHELL, TERM, USER, LANG and TMPDIR.
     #[serde(default)]
     #[schemars(schema_with = "scalar_map")]
-    pub env: Option<IndexMap<String, String>>,
+    pub env: Option<IndexMap<String, Secret>>,
     /// stdio: directory the program runs in, relative to this file. Default: the directory of this file.
     #[schemars(length(min = 1))]
     pub cwd: Option<String>,
@@ -142,7 +143,7 @@ pub struct RawServer {
     /// http and sse: headers sent with every request.
     #[serde(default)]
     #[schemars(schema_with = "scalar_map")]
-    pub headers: Option<IndexMap<String, String>>,
+    pub headers: Option<IndexMap<String, Secret>>,
     /// Which of the server's tools are offered, and under which names.
     pub tools: Option<RawToolFilter>,
     /// Whether tools run without a person being asked. Default `auto`.
@@ -283,7 +284,8 @@ pub struct RawModel {
     #[schemars(length(min = 1))]
     pub base_url: Option<String>,
     /// Key for the API. Default: the provider's usual variable, such as OPENAI_API_KEY.
-    pub api_key: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub api_key: Option<Secret>,
     /// The same as naming this model in `default_model`.
     pub default: Option<bool>,
     /// How tools are offered to the model. Default `native_api`.

@@ -4,10 +4,11 @@ use std::fmt::{self, Write as _};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use serde::{Deserialize, Deserializer};
 use zeroize::Zeroize as _;
 
 /// A header value, key or argument that may be confidential. `Debug` and `Display` never show it, and it is overwritten
-/// when it is dropped.
+/// when it is dropped. It can be read, and there is no way to write it by accident.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Secret(Box<str>);
 
@@ -73,6 +74,12 @@ impl fmt::Debug for Secret {
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[secret]")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
     }
 }
 

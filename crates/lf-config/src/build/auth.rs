@@ -1,6 +1,5 @@
 //! `auth` of an MCP server.
 
-use lf_core::Secret;
 use lf_core::project::{Auth, ClientMethod, OAuthClient};
 use url::{Host, Url};
 
@@ -52,14 +51,15 @@ fn bearer(reading: &mut Reading<'_, '_, '_>, node: &Node, raw: &RawAuth) -> Opti
         lacks(reading, node, "token", "`type: bearer` sends it: `token: ${env:API_TOKEN}`");
         return None;
     };
-    if !is_header_value(token) || !token.is_ascii() || token.contains(' ') {
+    let text = token.expose();
+    if !is_header_value(text) || !text.is_ascii() || text.contains(' ') {
         let wrong = reading.wrong(given, "`token` holds what cannot be in a token".to_owned());
         if let Some(diagnostic) = wrong {
             diagnostic.hint("the token alone, without `Bearer`, spaces and line breaks");
         }
         return None;
     }
-    Some(Auth::Bearer(token.as_str().into()))
+    Some(Auth::Bearer(token.clone()))
 }
 
 fn own(reading: &mut Reading<'_, '_, '_>, node: &Node, raw: &RawAuth) -> Option<OAuthClient> {
@@ -96,8 +96,8 @@ fn client(reading: &mut Reading<'_, '_, '_>, node: &Node, raw: &RawAuth) -> Opti
     let redirect_uri = redirect(reading, node, raw);
     Some(OAuthClient {
         client_id: raw.client_id.clone(),
-        client_secret: raw.client_secret.as_deref().map(Secret::from),
-        private_key: raw.private_key.as_deref().map(Secret::from),
+        client_secret: raw.client_secret.clone(),
+        private_key: raw.private_key.clone(),
         method,
         metadata_url: raw.client_metadata_url.clone(),
         scopes: raw.scopes.clone(),
@@ -119,7 +119,7 @@ fn needs_proof(reading: &mut Reading<'_, '_, '_>, node: &Node, raw: &RawAuth, me
 
 fn key(reading: &mut Reading<'_, '_, '_>, node: &Node, raw: &RawAuth) {
     let (Some(key), Some(given)) = (&raw.private_key, node.get("private_key")) else { return };
-    if !key.contains(KEY_BEGINS)
+    if !key.expose().contains(KEY_BEGINS)
         && let Some(diagnostic) =
             reading.wrong(given, format!("`private_key` is no PEM that begins with `{KEY_BEGINS}`"))
     {

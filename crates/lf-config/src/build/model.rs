@@ -131,18 +131,18 @@ fn base_url(reading: &mut Reading<'_, '_, '_>, given: Option<String>, provider: 
 /// The key, and where it comes from.
 fn api_key(
     reading: &mut Reading<'_, '_, '_>,
-    given: Option<String>,
+    given: Option<Secret>,
     provider: Provider,
 ) -> (Option<Secret>, Key) {
     let (Some(given), Some(node)) = (given, reading.node("api_key")) else {
         let usual = provider::api_key(provider, reading.context.variables);
         return usual.map_or((None, Key::Usual(None)), |(variable, key)| (Some(key), Key::Usual(variable)));
     };
-    if !is_header_value(&given) {
+    if !is_header_value(given.expose()) {
         reading.wrong(node, "`api_key` holds a line break or control character".to_owned());
     }
     // an empty key is none: `Authorization: Bearer ` would be refused by everybody
-    ((!given.is_empty()).then(|| Secret::from(given)), Key::Written)
+    ((!given.expose().is_empty()).then_some(given), Key::Written)
 }
 
 /// Names in the order of the model's list; all servers where there is none.

@@ -128,8 +128,8 @@ fn stdio(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<StdioServ
     };
     Some(StdioServer {
         command,
-        args: raw.args.iter().flatten().map(|arg| Secret::from(arg.as_str())).collect(),
-        env: secrets(raw.env.as_ref()),
+        args: raw.args.clone().unwrap_or_default(),
+        env: raw.env.clone().into_iter().flatten().collect(),
         inherit_env: raw.inherit_env.clone().unwrap_or_default(),
         cwd: raw.cwd.as_ref().map_or_else(|| directory.to_owned(), |cwd| directory.join(cwd)),
         limits,
@@ -173,7 +173,7 @@ fn http(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<HttpServer
         }
     }
     let auth = raw.auth.as_ref().and_then(|raw| auth::read(reading, raw));
-    let mut headers = secrets(raw.headers.as_ref());
+    let mut headers: Vec<(String, Secret)> = raw.headers.clone().into_iter().flatten().collect();
     headers.retain(|(name, _)| auth.is_none() || !name.eq_ignore_ascii_case("authorization"));
     Some(HttpServer { headers, auth, ..HttpServer::new(base_url) })
 }
@@ -193,10 +193,6 @@ fn without_nul(reading: &mut Reading<'_, '_, '_>, node: &Node) {
     }
     node.items().iter().for_each(|item| without_nul(reading, item));
     node.entries().iter().for_each(|entry| without_nul(reading, &entry.node));
-}
-
-fn secrets(map: Option<&IndexMap<String, String>>) -> Vec<(String, Secret)> {
-    map.into_iter().flatten().map(|(name, value)| (name.clone(), Secret::from(value.as_str()))).collect()
 }
 
 /// A token of RFC 9110, section 5.6.2.

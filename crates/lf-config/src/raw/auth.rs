@@ -1,5 +1,6 @@
 //! `auth` of an MCP server, as the file writes it.
 
+use lf_core::Secret;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -13,18 +14,18 @@ pub struct RawAuth {
     #[schemars(required)]
     pub kind: Option<RawAuthKind>,
     /// bearer: the token itself, such as `${env:API_TOKEN}`.
-    #[schemars(length(min = 1))]
-    pub token: Option<String>,
+    #[schemars(with = "Option<String>", length(min = 1))]
+    pub token: Option<Secret>,
     /// Id of a client that is registered with the authorization server. Without one, oauth describes itself by
     /// `client_metadata_url`, or registers itself where that is offered.
     #[schemars(length(min = 1))]
     pub client_id: Option<String>,
     /// Secret of that client.
-    #[schemars(length(min = 1))]
-    pub client_secret: Option<String>,
+    #[schemars(with = "Option<String>", length(min = 1))]
+    pub client_secret: Option<Secret>,
     /// PEM of an unencrypted PKCS #8 key (P-256 or RSA) that the client proves itself with instead of a secret.
-    #[schemars(length(min = 1))]
-    pub private_key: Option<String>,
+    #[schemars(with = "Option<String>", length(min = 1))]
+    pub private_key: Option<Secret>,
     /// How the client proves who it is. Default: what the authorization server takes.
     pub token_endpoint_auth_method: Option<RawClientMethod>,
     /// oauth: https URL of a document that describes this client (CIMD), for servers that know such.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use lf_core::Secret;
 use lf_core::project::Protocol;
 
 use super::duration;
@@ -89,7 +90,7 @@ pub(crate) struct Probe {
     pub transport: RemoteTransport,
     /// Sent with every HTTP request; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE")]
-    pub headers: Vec<String>,
+    pub headers: Vec<Secret>,
     /// For connecting, and for each call, such as 30s
     #[arg(long, value_parser = duration)]
     pub timeout: Option<Duration>,
@@ -117,7 +118,7 @@ pub(crate) struct ProbeAccess {
     #[arg(long, value_name = "ID")]
     pub client_id: Option<String>,
     #[arg(long, value_name = "SECRET")]
-    pub client_secret: Option<String>,
+    pub client_secret: Option<Secret>,
     /// A file with the PEM of a PKCS #8 key, to sign who we are
     #[arg(long, value_name = "FILE")]
     pub private_key: Option<PathBuf>,

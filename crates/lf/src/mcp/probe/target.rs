@@ -27,7 +27,8 @@ pub(super) fn server(project: Option<&Project>, options: &Probe) -> Result<McpSe
         server.startup_timeout = timeout;
     }
     let auth = auth(&options.access)?;
-    let headers = options.headers.iter().map(|header| header_of(header)).collect::<Result<Vec<_>, _>>()?;
+    let headers =
+        options.headers.iter().map(|header| header_of(header.expose())).collect::<Result<Vec<_>, _>>()?;
     match &mut server.transport {
         Transport::Http(http) | Transport::Sse(http) => {
             http.headers
@@ -92,7 +93,7 @@ fn auth(access: &ProbeAccess) -> Result<Option<Auth>, Trouble> {
     };
     let client = OAuthClient {
         client_id: access.client_id.clone(),
-        client_secret: access.client_secret.as_deref().map(Secret::from),
+        client_secret: access.client_secret.clone(),
         private_key: access.private_key.as_ref().map(read).transpose()?.as_deref().map(Secret::from),
         metadata_url: access.client_metadata.clone(),
         ..OAuthClient::default()
