@@ -93,6 +93,17 @@ impl TestProject {
         self.home.path()
     }
 
+    /// Where its `lf` keeps what it keeps.
+    pub fn data_dir(&self) -> PathBuf {
+        self.home().join("data")
+    }
+
+    /// Makes a key of the daemon.
+    pub fn key(&self, arguments: &[&str]) -> String {
+        let made = self.run(&[&["keys", "create"], arguments].concat()).ok();
+        made.stdout.trim().to_owned()
+    }
+
     /// Writes a file of the project.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
@@ -157,14 +168,14 @@ impl TestProject {
         command.arg(inner.get_program()).args(inner.get_args()).current_dir(self.path()).env_clear();
         command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Daemon::new(Background::start(command))
+        Daemon::new(Background::start(command), &self.data_dir())
     }
 
     /// As [`TestProject::serve`], with further arguments.
     pub fn serve_with(&self, arguments: &[&str]) -> Daemon {
         let mut all = vec!["serve", "--port", "0"];
         all.extend(arguments);
-        Daemon::new(self.start(&all))
+        Daemon::new(self.start(&all), &self.data_dir())
     }
 
     /// Fails when `lf`, or anything that came from it, is still there after two seconds.

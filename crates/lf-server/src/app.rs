@@ -1,7 +1,7 @@
 //! The daemon's heart, without HTTP: projects, the session pool, the models' client, and what turns must remember.
 
 mod approvals;
-mod disk;
+pub(crate) mod disk;
 mod editing;
 mod projects;
 
@@ -17,6 +17,7 @@ use lf_store::Store;
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
+use crate::access::Access;
 pub use crate::app::approvals::Command;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
 use crate::app::projects::Projects;
@@ -34,6 +35,8 @@ pub struct App {
     pub(crate) resumes: Resumes,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) making: Making,
+    /// Who may use the daemon.
+    pub(crate) access: Arc<Access>,
     /// Calls that a person has to approve.
     pub(crate) approvals: Arc<CallApprovals>,
     /// Or why there is none.
@@ -110,6 +113,7 @@ impl App {
         if let Some(project) = &parts.project {
             tracing::info!(target: "services.mcp_service", server_count = project.servers.len(), "MCPService initialized");
         }
+        let access = Arc::new(Access::new(&parts.data_dir));
         let projects = Projects::new(parts.project, parts.data_dir, parts.loader, parts.pool.clone());
         Ok(Self {
             pool: parts.pool,
@@ -117,6 +121,7 @@ impl App {
             resumes: Resumes::new(parts.store.as_ref().ok().cloned()),
             circuits: Arc::default(),
             making: Making::default(),
+            access,
             approvals: Arc::new(CallApprovals::new()),
             memory: parts.store.map(|store| Arc::new(Memory::new(store))),
             recordings: parts.recordings,
@@ -138,6 +143,11 @@ impl App {
     /// The servers of a project; nothing is started.
     pub fn servers_of(&self, project: &Project) -> ProjectTools {
         self.pool.tools(project.servers.iter().map(|(name, server)| (name.clone(), server.clone())))
+    }
+
+    /// Who may use the daemon.
+    pub fn access(&self) -> &Arc<Access> {
+        &self.access
     }
 
     pub fn pool(&self) -> &SessionPool {

@@ -1,10 +1,18 @@
 //! What can be typed.
 
+mod keys;
+mod probing;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use lf_core::Secret;
 use lf_core::project::Protocol;
+
+pub(crate) use keys::{Keys, NewKey};
+use probing::protocol;
+pub(crate) use probing::{Login, Logout, ProbeAccess, RemoteTransport};
 
 /// Puts tools into the hands of language models: connects MCP servers, runs the whole tool loop, and serves it.
 #[derive(Debug, Parser)]
@@ -30,6 +38,9 @@ pub(crate) struct Common {
     /// Where sessions, stored projects and credentials live (also LF_DATA_DIR; default: ~/.llamafarm)
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// What a daemon is asked with, from LF_API_KEY: on the command line everybody could read it.
+    #[arg(skip)]
+    pub api_key: Option<Secret>,
 }
 
 impl Cli {
@@ -42,6 +53,7 @@ impl Cli {
         common.config = common.config.take().or_else(|| variable("LF_CONFIG").map(PathBuf::from));
         common.data_dir = common.data_dir.take().or_else(|| variable("LF_DATA_DIR").map(PathBuf::from));
         common.log = common.log.take().or_else(|| text("LF_LOG"));
+        common.api_key = text("LF_API_KEY").map(Secret::from);
         if let Command::Chat(chat) = &mut cli.command {
             chat.server = chat.server.take().or_else(|| text("LF_SERVER"));
         }
@@ -88,6 +100,9 @@ pub(crate) enum Command {
     /// The MCP servers of the project
     #[command(subcommand)]
     Mcp(Mcp),
+    /// API keys of the daemon: who may use it, and for what
+    #[command(subcommand)]
+    Keys(Keys),
     /// Calls in a running daemon that wait for a person: list them, approve or deny
     Approvals(Approvals),
     /// Serve a directory's files read-only, as an MCP server on stdin and stdout
@@ -233,6 +248,9 @@ pub(crate) struct Serve {
     /// How long running answers may go on after the first signal, such as 30s
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub grace: Duration,
+    /// Let web pages of this origin, such as https://app.example, use the daemon; may be repeated
+    #[arg(long = "cors-origin", value_name = "ORIGIN", value_parser = lf_server::cors_origin)]
+    pub cors_origins: Vec<String>,
     /// Write every turn to a file of its own in this directory, named after it (also LF_RECORD)
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
@@ -399,71 +417,6 @@ pub(crate) struct Probe {
     /// One JSON document instead of text
     #[arg(long)]
     pub json: bool,
-}
-
-/// How a server is got into that is probed.
-#[derive(Debug, Args)]
-pub(crate) struct ProbeAccess {
-    /// Log in where the server wants that: opens a browser
-    #[arg(long)]
-    pub login: bool,
-    /// Log in by requesting the authorization page and taking its redirect: for servers where nobody has to look at it, as
-    /// in tests
-    #[arg(long, conflicts_with = "login")]
-    pub follow_authorization: bool,
-    /// Get a token for ourselves: needs --client-id, and --client-secret or --private-key
-    #[arg(long, requires = "client_id", conflicts_with_all = ["login", "follow_authorization"])]
-    pub client_credentials: bool,
-    /// Who we are to the authorization server, from a registration made beforehand
-    #[arg(long, value_name = "ID")]
-    pub client_id: Option<String>,
-    #[arg(long, value_name = "SECRET")]
-    pub client_secret: Option<String>,
-    /// A file with the PEM of a PKCS #8 key, to sign who we are
-    #[arg(long, value_name = "FILE")]
-    pub private_key: Option<PathBuf>,
-    /// Where a document describes us as a client
-    #[arg(long, value_name = "URL")]
-    pub client_metadata: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Login {
-    /// A server of the project
-    pub server: String,
-    /// Open no browser: print the address to visit on stdout
-    #[arg(long)]
-    pub no_browser: bool,
-    /// Ask for this besides what the server asks for; may be repeated
-    #[arg(long = "scope", value_name = "SCOPE")]
-    pub scopes: Vec<String>,
-    /// Request the authorization page and take its redirect: for servers where nobody has to look at it, as in tests
-    #[arg(long, conflicts_with = "no_browser")]
-    pub follow_authorization: bool,
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Logout {
-    /// A server of the project
-    pub server: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum RemoteTransport {
-    /// Streamable HTTP
-    Http,
-    /// The older HTTP with server-sent events
-    Sse,
-}
-
-fn protocol(text: &str) -> Result<Protocol, String> {
-    let named = [Protocol::Auto, Protocol::Legacy, Protocol::Modern].into_iter();
-    let mut known = named.chain(Protocol::REVISIONS.into_iter().map(Protocol::Revision));
-    known.find(|protocol| protocol.name() == text).ok_or_else(|| {
-        format!("`{text}` is none of auto, legacy, modern, {}", Protocol::REVISIONS.join(", "))
-    })
 }
 
 /// Where servers run that a command is about.

@@ -13,6 +13,8 @@ mod daemon;
 
 mod exit;
 
+mod keys;
+
 mod log;
 
 mod mcp;
@@ -75,6 +77,7 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
             config(&cli.common, command)
         }
         Command::Models(Models::List { json }) => models(&cli.common, *json),
+        Command::Keys(command) => keys::run(&cli.common, command),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "lf", &mut std::io::stdout());
             Ok(Exit::Success)
@@ -122,7 +125,7 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             .map_err(|error| Trouble::usage(error.to_string())),
         Command::Serve(options) => serve::run(common, options).await,
         Command::Mcp(command) => {
-            if let Some(outcome) = mcp::in_daemon(command).await {
+            if let Some(outcome) = mcp::in_daemon(common, command).await {
                 return outcome;
             }
             let loaded = mcp::needs_project(command).then(|| project::load_telling(common)).transpose()?;
@@ -142,7 +145,7 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             outcome
         }
         Command::Chat(options) => chat(common, options).await,
-        Command::Approvals(options) => approvals::run(options).await,
+        Command::Approvals(options) => approvals::run(common, options).await,
         Command::Replay(options) => replay::run(common, options).await,
         Command::Projects(command) => {
             let app = app(common, None)?;
@@ -151,7 +154,7 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
         Command::Conversations(options) => {
             let mut signals = Signals::new()?;
             tokio::select! {
-                outcome = conversations::run(options) => outcome,
+                outcome = conversations::run(common, options) => outcome,
                 _ = signals.next() => Ok(Exit::Failure),
             }
         }
@@ -171,11 +174,11 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
     let mut prompt = question.text.is_none().then(Prompt::new).transpose()?;
     let mut person = Person { prompt: prompt.as_mut(), signals: &mut signals };
     if options.continues || options.conversation.is_some() {
-        let kept = daemon::Kept::open(options, question.project.as_deref()).await?;
+        let kept = daemon::Kept::open(common, options, question.project.as_deref()).await?;
         return chat::run(Engine::Kept(kept), options, question, &mut person).await;
     }
     if let Some(server) = &options.server {
-        let daemon = daemon::Daemon::new(server, question.project.as_deref())?;
+        let daemon = daemon::Daemon::new(common, server, question.project.as_deref())?;
         return chat::run(Engine::Daemon(daemon), options, question, &mut person).await;
     }
     let named = question.project.as_deref().and_then(|name| name.split_once('/'));

@@ -13,7 +13,7 @@ use lf_mcp::{Consent, ProjectTools};
 use lf_server::{App, Gateway, Offering, view};
 use serde_json::{Map, Value, json};
 
-use crate::args::Mcp;
+use crate::args::{Common, Mcp};
 use crate::exit::{Exit, Trouble, print_line};
 use crate::log::printable;
 use crate::remote::Remote;
@@ -56,12 +56,12 @@ pub(crate) async fn run(app: &Arc<App>, project: Option<&Project>, command: &Mcp
 }
 
 /// The commands that can be asked of a daemon; `None` for the others, and where none is named.
-pub(crate) async fn in_daemon(command: &Mcp) -> Option<Result<Exit, Trouble>> {
+pub(crate) async fn in_daemon(common: &Common, command: &Mcp) -> Option<Result<Exit, Trouble>> {
     let (Mcp::List { at, .. } | Mcp::Health { at, .. } | Mcp::Restart { at, .. }) = command else {
         return None;
     };
     let server = at.server.as_deref()?;
-    Some(match Remote::new(server, at.project.as_deref()) {
+    Some(match Remote::new(common, server, at.project.as_deref()) {
         Ok(remote) => shown(&Place::Daemon(remote), command).await,
         Err(trouble) => Err(trouble),
     })

@@ -2,11 +2,13 @@
 
 use std::fs::DirBuilder;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use lf_mcp::Consent;
-use lf_server::{BindError, Recording, Serve, bind, serve};
+use lf_server::access::announce;
+use lf_server::{App, BindError, Recording, Serve, bind, serve};
 use lf_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +25,7 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     let address = listener
         .local_addr()
         .map_err(|error| Trouble::failure(format!("the listening socket has no address: {error}")))?;
+    let data_dir = project::data_dir(common);
     let project = project::load_if_any(common)?;
     if project.is_none() {
         let stored = project::data_dir(common).join("projects");
@@ -31,12 +34,25 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     let recordings = options.record.as_deref().map(recordings).transpose()?;
     let kept = Kept { store: Ok(store(common).await?), recordings };
     let app = crate::app_with(common, project.map(|loaded| loaded.project), Consent::Absent, kept)?;
+    admit(&app, &data_dir, address)?;
+    let announced = announce(&data_dir, address);
+    if let Err(error) = &announced {
+        anstream::eprintln!(
+            "warning: commands on this machine cannot tell that this daemon is yours: {error}"
+        );
+    }
     anstream::eprintln!("listening on http://{address}");
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let serving = serve(
         app,
         listener,
-        Serve { host: options.host.clone(), grace: options.grace, stop: stop.clone(), now: now.clone() },
+        Serve {
+            host: options.host.clone(),
+            cors: options.cors_origins.clone(),
+            grace: options.grace,
+            stop: stop.clone(),
+            now: now.clone(),
+        },
     );
     tokio::pin!(serving);
     tokio::select! {
@@ -52,6 +68,20 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
         }
     }
     Ok(Exit::Success)
+}
+
+/// Makes sure that there is somebody who may use the daemon, and nobody else.
+fn admit(app: &App, data_dir: &Path, address: SocketAddr) -> Result<(), Trouble> {
+    let access = app.access();
+    // without it there is nobody who may do what an owner may
+    if let Err(error) = access.take_owner(data_dir) {
+        anstream::eprintln!("warning: the owner of this daemon has no token: {error}");
+    }
+    if address.ip().is_loopback() || access.has_keys()? {
+        return Ok(());
+    }
+    let what = format!("{} can be reached from other machines, and there is no API key", address.ip());
+    Err(Trouble::usage(what).hint("make one first: `lf keys create NAME`; or leave out `--host`"))
 }
 
 /// The directory of the recordings, for its owner alone where it is made here. That something can be written there is seen

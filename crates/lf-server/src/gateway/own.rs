@@ -8,11 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::tool::{Attendant, BoxFuture, ToolContent, ToolProgress};
-use lf_core::{ChatEvent, Project, ToolOutput};
+use lf_core::{ChatEvent, Principal, Project, Scope, ToolOutput};
 use lf_dialects::openai_chat::{self, LfEvents};
 use lf_mcp::endpoint::{Caller, Channel, Offer, Refused, Request, tool_result};
 use serde_json::{Map, Value, json};
 
+use crate::admission::needs_scope;
 use crate::app::{App, StoredProject};
 use crate::view;
 
@@ -23,17 +24,42 @@ pub(crate) struct Own {
     app: Arc<App>,
     /// Whether this daemon asks itself: a model that calls `chat_completions`.
     asks_itself: bool,
-    /// Whether the daemon listens on this machine alone.
-    loopback: bool,
+    who: Arc<Principal>,
 }
 
+/// The daemon's own tools, each with the scope that it needs. One that is not here does not exist.
+const NEEDS: [(&str, Scope); 8] = [
+    ("models_list", Scope::Read),
+    ("project_get", Scope::Read),
+    ("mcp_servers", Scope::Read),
+    ("chat_completions", Scope::Chat),
+    ("projects_list", Scope::Read),
+    ("project_create", Scope::ConfigWrite),
+    ("project_update", Scope::ConfigWrite),
+    ("project_delete", Scope::ConfigWrite),
+];
+
 impl Own {
-    pub(crate) fn new(app: Arc<App>, asks_itself: bool, loopback: bool) -> Self {
-        Self { app, asks_itself, loopback }
+    pub(crate) fn new(app: Arc<App>, asks_itself: bool, who: Arc<Principal>) -> Self {
+        Self { app, asks_itself, who }
     }
 
-    fn leave(&self) -> projects::Leave {
-        projects::leave(self.asks_itself, self.loopback)
+    /// Whether this caller may use a tool, or why not.
+    fn leave(&self, tool: &str) -> Result<(), String> {
+        let Some((_, scope)) = NEEDS.iter().find(|(known, _)| *known == tool) else {
+            return Err(format!("`{tool}` has no place among the tools"));
+        };
+        match scope {
+            Scope::ConfigWrite if self.asks_itself => Err(projects::NOT_OF_ITSELF.to_owned()),
+            scope if self.who.has(*scope) => Ok(()),
+            scope => Err(needs_scope(&self.who, *scope)),
+        }
+    }
+
+    fn definitions(&self) -> Vec<Value> {
+        let mut tools = definitions();
+        tools.retain(|tool| tool["name"].as_str().is_some_and(|name| self.leave(name).is_ok()));
+        tools
     }
 
     async fn run(
@@ -57,6 +83,9 @@ impl Own {
                 known.join(", ")
             )));
         }
+        if let Err(refusal) = self.leave(name) {
+            return Ok(Err(refusal));
+        }
         Ok(match name {
             "models_list" => Ok(shown(&self.models().await)),
             "project_get" => self.show(arguments).await,
@@ -66,7 +95,7 @@ impl Own {
                 shown(&json!({"servers": servers}))
             }),
             "chat_completions" => self.chat(arguments, attendant).await,
-            _ => projects::run(&self.app, name, arguments, self.leave()).await,
+            _ => projects::run(&self.app, name, arguments).await,
         })
     }
 
@@ -174,7 +203,7 @@ impl Offer for Own {
     ) -> BoxFuture<'a, Result<Map<String, Value>, Refused>> {
         Box::pin(async move {
             match request.method.as_str() {
-                "tools/list" => Ok(Map::from_iter([("tools".to_owned(), definitions(self.leave()).into())])),
+                "tools/list" => Ok(Map::from_iter([("tools".to_owned(), self.definitions().into())])),
                 "tools/call" => {
                     let arguments = match request.params.get("arguments") {
                         Some(Value::Object(arguments)) => arguments.clone(),
@@ -247,7 +276,7 @@ fn project_view(project: &Project) -> Value {
     })
 }
 
-fn definitions(leave: projects::Leave) -> Vec<Value> {
+fn definitions() -> Vec<Value> {
     let project =
         json!({"type": "string", "description": "`namespace/name`; without it the daemon's main project."});
     let nothing = json!({});
@@ -287,7 +316,7 @@ fn definitions(leave: projects::Leave) -> Vec<Value> {
             &json!({"readOnlyHint": false, "destructiveHint": true, "idempotentHint": false, "openWorldHint": true}),
         ),
     ];
-    tools.extend(projects::definitions(leave));
+    tools.extend(projects::definitions());
     tools
 }
 

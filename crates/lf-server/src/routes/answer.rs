@@ -144,7 +144,7 @@ impl Asked {
             None => {
                 conversation.attendance = match caller.face {
                     Face::Responses => Attendance::HandedOver,
-                    Face::Chat | Face::Messages | Face::Own => Attendance::Told,
+                    Face::Chat | Face::Messages | Face::Mcp | Face::Own => Attendance::Told,
                 };
                 let events = shared.app.chat_on(scope.as_ref(), request, conversation).await;
                 Box::pin(events.map_err(refused)?)

@@ -49,7 +49,7 @@ impl View {
                 let (request, view) = openai_responses::decode_request_with(body, stored_item)?;
                 Ok((request, Self::Responses(Box::new(view))))
             }
-            Face::Chat | Face::Own => {
+            Face::Chat | Face::Mcp | Face::Own => {
                 openai_chat::decode_request(body).map(|(request, view)| (request, Self::Chat(view)))
             }
         }

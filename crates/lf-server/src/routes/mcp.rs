@@ -9,7 +9,7 @@ use axum::response::Response;
 use lf_mcp::endpoint::{INSTANCE_HEADER, Offer, instance};
 use serde::Deserialize;
 
-use super::Shared;
+use super::{Shared, Who};
 use crate::gateway::{Gateway, Offering, Own};
 use crate::guard::json_body;
 use crate::reply::Caller;
@@ -19,8 +19,8 @@ pub(super) struct OfModel {
     model: Option<String>,
 }
 
-pub(super) async fn own(State(shared): State<Shared>, request: Request) -> Response {
-    let own = Own::new(shared.app.clone(), asks_itself(&request), shared.loopback);
+pub(super) async fn own(State(shared): State<Shared>, Who(who): Who, request: Request) -> Response {
+    let own = Own::new(shared.app.clone(), asks_itself(&request), who);
     answer(&shared, "", Arc::new(own), request).await
 }
 

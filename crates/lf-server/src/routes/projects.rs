@@ -14,10 +14,6 @@ use super::Shared;
 use crate::app::{EditRefusal, StoredProject, Wanted};
 use crate::guard::{json_body, whole_body};
 
-/// Why projects are not changed over the network.
-pub(crate) const ONLY_HERE: &str = "projects are changed only while the daemon listens on this machine alone: \
-                                    start `lf serve` without `--host`, or edit the files";
-
 /// The one template there is: what `lf init` writes.
 pub(crate) const TEMPLATES: [&str; 1] = ["default"];
 
@@ -61,9 +57,6 @@ pub(super) async fn create(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    if let Some(refusal) = not_here(&shared) {
-        return refusal;
-    }
     let body = match json_body(&parts, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
@@ -98,9 +91,6 @@ pub(super) async fn put(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    if let Some(refusal) = not_here(&shared) {
-        return refusal;
-    }
     let given = if is_yaml(&parts) {
         match whole_body(&parts, body).await.map(|bytes| String::from_utf8(bytes.to_vec())) {
             Ok(Ok(text)) => (Wanted::Text(text), None),
@@ -123,9 +113,6 @@ pub(super) async fn put(
 }
 
 pub(super) async fn delete(State(shared): State<Shared>, Path((namespace, name)): Scope) -> Response {
-    if let Some(refusal) = not_here(&shared) {
-        return refusal;
-    }
     let gone = json!({"project": {"namespace": namespace, "name": name}});
     match shared.app.remove_project(namespace, name).await {
         Ok(()) => Json(gone).into_response(),
@@ -149,11 +136,6 @@ fn if_match(parts: &Parts) -> Option<String> {
     let given = parts.headers.get(header::IF_MATCH)?.to_str().ok()?.trim();
     let revision = given.trim_start_matches("W/").trim_matches('"');
     (revision != "*").then(|| revision.to_owned())
-}
-
-/// Changing a project is choosing what runs on this machine.
-fn not_here(shared: &Shared) -> Option<Response> {
-    (!shared.loopback).then(|| error(StatusCode::FORBIDDEN, "Forbidden", ONLY_HERE, Value::Null))
 }
 
 fn answer(project: Result<StoredProject, EditRefusal>) -> Response {

@@ -7,22 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::{definition, reading, shown};
 use crate::app::{App, EditRefusal, StoredProject, Wanted};
-use crate::routes::projects::{ONLY_HERE, TEMPLATES, shown as stored};
+use crate::routes::projects::{TEMPLATES, shown as stored};
 
-/// Whether this caller may change projects, or why not.
-pub(super) type Leave = Result<(), &'static str>;
-
-/// What a model is told that asks its own daemon.
-const NOT_OF_ITSELF: &str = "a model of this daemon cannot change projects through the daemon itself";
-
-/// Changing a project is choosing what runs on this machine.
-pub(super) fn leave(asks_itself: bool, loopback: bool) -> Leave {
-    match (asks_itself, loopback) {
-        (true, _) => Err(NOT_OF_ITSELF),
-        (false, false) => Err(ONLY_HERE),
-        (false, true) => Ok(()),
-    }
-}
+/// Whether a model of this daemon asks, which changes nothing through the daemon itself.
+pub(super) const NOT_OF_ITSELF: &str =
+    "a model of this daemon cannot change projects through the daemon itself";
 
 /// The arguments of a tool of this module; `None` for others.
 pub(super) fn arguments(tool: &str) -> Option<&'static [&'static str]> {
@@ -39,7 +28,6 @@ pub(super) async fn run(
     app: &Arc<App>,
     tool: &str,
     arguments: &Map<String, Value>,
-    leave: Leave,
 ) -> Result<ToolOutput, String> {
     let text = |key: &str| text(arguments, key);
     if tool == "projects_list" {
@@ -47,7 +35,6 @@ pub(super) async fn run(
         let projects: Vec<Value> = projects.iter().map(without_config).collect();
         return Ok(shown(&json!({"total": projects.len(), "projects": projects})));
     }
-    leave?;
     let config = match arguments.get("config") {
         None | Some(Value::Null) => None,
         Some(config @ Value::Object(_)) => Some(Wanted::Value(config.clone())),
@@ -129,7 +116,7 @@ pub(super) fn told(refusal: &EditRefusal) -> String {
     told
 }
 
-pub(super) fn definitions(leave: Leave) -> Vec<Value> {
+pub(super) fn definitions() -> Vec<Value> {
     let namespace = json!({"type": "string", "description": "Namespace; without it `default`."});
     let project = json!({"type": "string", "description": "`namespace/name`."});
     let config = json!({
@@ -144,9 +131,6 @@ pub(super) fn definitions(leave: Leave) -> Vec<Value> {
         &json!({"namespace": of}),
         &[],
     )];
-    if leave.is_err() {
-        return tools;
-    }
     let apart = json!({"type": "string", "description": "Its namespace, where `project` is the name alone."});
     let template = json!({"type": "string", "enum": TEMPLATES, "description": "What it begins with."});
     let revision = json!({
