@@ -1,5 +1,9 @@
 //! Who may use the daemon, and for what.
 
+mod hostile;
+mod names;
+mod reach;
+
 use lf_server::{Need, Route, route_table};
 use lf_tests::client::{Response, chat, request};
 use lf_tests::project::{Daemon, TestProject};

@@ -73,7 +73,7 @@ async fn pass(State(behind): State<Behind>, request: Request) -> Response {
     headers.insert("x-api-key", HeaderValue::from_str(&behind.token).expect("a token"));
     headers.remove(TRANSFER_ENCODING);
     // as the client has it: it may be the very thing that is tested
-    let host = headers.get(HOST).cloned();
+    let host = headers.remove(HOST);
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
     let request = behind.client.request(parts.method, format!("{}{path}", behind.root)).headers(headers);
     let request = request.header(HOST, host.unwrap_or_else(|| HeaderValue::from_static("127.0.0.1")));

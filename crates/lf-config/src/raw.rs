@@ -5,6 +5,8 @@
 //! is the setting that changes nothing), `x-unused` a section that is kept and not looked into.
 
 mod auth;
+mod defaults;
+mod elicitation;
 mod limits;
 mod retry;
 
@@ -14,6 +16,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 pub use auth::{RawAuth, RawAuthKind, RawClientMethod};
+pub use defaults::{RawDefaults, RawMcpAccess};
+pub use elicitation::RawElicitation;
 pub use limits::{RawProcessLimits, RawSize};
 pub use retry::{RawRetry, RawRetryRule, RawTrouble};
 
@@ -45,6 +49,8 @@ pub struct RawProject {
     pub mcp: Option<RawMcp>,
     /// Models and how they are asked.
     pub runtime: Option<RawRuntime>,
+    /// What counts where a model does not say.
+    pub defaults: Option<RawDefaults>,
     /// Kept; not used by this version.
     #[schemars(extend("x-unused" = true))]
     pub rag: Option<Value>,
@@ -203,15 +209,6 @@ pub enum RawTransport {
     Http,
     /// HTTP with server-sent events, of the protocol's first revision.
     Sse,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawElicitation {
-    /// The defaults of its form, where every required field has one; otherwise that the person declines.
-    Defaults,
-    /// That the person declines, also where somebody could be asked.
-    Decline,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -220,6 +220,9 @@ pub enum ToolError {
     /// The server answered with a protocol error.
     #[error("MCP server `{server}` refused the call: {message} (code {code})")]
     Refused { server: String, message: String, code: i64 },
+    /// It was not run: whoever asks may not have it run.
+    #[error("tool `{tool}` of MCP server `{server}` may not be run: {reason}")]
+    Denied { server: String, tool: String, reason: String },
     #[error("the result of `{tool}` is larger than the limit of {limit} bytes")]
     TooLarge { tool: String, limit: usize },
 }

@@ -16,6 +16,7 @@ use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
 
 pub use announced::{Announced, announce, own_daemon};
+pub(crate) use keys::random;
 pub use keys::{Key, Keys, KeysError, NewKey};
 
 use crate::app::disk;
@@ -39,6 +40,8 @@ pub struct Access {
 #[derive(Default)]
 struct Known {
     mark: Option<Mark>,
+    /// It could not be read, and that was said.
+    is_unusable: bool,
     stored: Stored,
     /// By principal: cancelled when its key is gone.
     until: HashMap<String, CancellationToken>,
@@ -121,9 +124,14 @@ impl Access {
         }
     }
 
-    /// Whether a principal may still do what it was let in for: its key is there and unchanged.
+    /// A principal as it is now: what its key says at this moment. `None` where that is gone.
+    pub(crate) fn now(&self, principal: &Principal) -> Option<Principal> {
+        if is_key(principal) { self.fresh().find(&principal.id) } else { Some(principal.clone()) }
+    }
+
+    /// Whether a principal's key is still there.
     pub(crate) fn is_current(&self, principal: &Principal) -> bool {
-        !is_key(principal) || self.fresh().has(principal)
+        self.now(principal).is_some()
     }
 
     /// Is cancelled when the principal's key is revoked or has expired, within [`LOOK`].
@@ -133,7 +141,7 @@ impl Access {
         }
         let mut known = self.fresh();
         let until = known.until.entry(principal.id.clone()).or_default().clone();
-        if !known.has(principal) {
+        if known.find(&principal.id).is_none() {
             until.cancel();
         }
         until
@@ -153,21 +161,24 @@ impl Access {
         let mark = mark(&self.keys.path());
         if mark != known.mark {
             match self.keys.read() {
-                Ok(stored) => known.stored = stored,
+                Ok(stored) => (known.stored, known.mark, known.is_unusable) = (stored, mark, false),
                 Err(error) => {
-                    tracing::error!(%error, "no key is let in");
-                    known.stored = Stored::default();
+                    if !std::mem::replace(&mut known.is_unusable, true) {
+                        tracing::error!(%error, "no key is let in");
+                    }
+                    // it is tried again with the next look
+                    (known.stored, known.mark) = (Stored::default(), None);
                 }
             }
-            known.mark = mark;
         }
         known
     }
 }
 
 impl Known {
-    fn has(&self, principal: &Principal) -> bool {
-        self.stored.keys.iter().any(|key| !key.is_expired() && key.principal() == *principal)
+    fn find(&self, id: &str) -> Option<Principal> {
+        let valid = self.stored.keys.iter().filter(|key| !key.is_expired());
+        valid.map(Key::principal).find(|principal| principal.id == id)
     }
 
     fn let_go(&mut self) {
@@ -196,7 +207,7 @@ pub fn owner_token(data_dir: &Path) -> io::Result<String> {
     if let Some(text) = read_owner_token(&path)? {
         return Ok(text);
     }
-    let text = format!("{OWNER_PREFIX}{}", keys::random::<32>()?);
+    let text = format!("{OWNER_PREFIX}{}", random::<32>()?);
     disk::write(&path, &text)?;
     Ok(text)
 }

@@ -63,17 +63,12 @@ pub(crate) async fn admit(State(admission): State<Admission>, mut request: Reque
     };
     let until = access.until_revoked(&principal);
     request.extensions_mut().insert(principal);
-    request.extensions_mut().insert(Until(until.clone()));
     tokio::select! {
         biased;
         () = until.cancelled() => unknown(&caller, Stranger::WrongKey),
         response = next.run(request) => bounded(response, until.clone()),
     }
 }
-
-/// Is cancelled when whoever asks may ask no more.
-#[derive(Clone)]
-pub(crate) struct Until(pub CancellationToken);
 
 /// For what anybody may know.
 fn nobody() -> Principal {
@@ -91,7 +86,7 @@ fn unknown(caller: &Caller, stranger: Stranger) -> Response {
 }
 
 /// Whoever gave no key is asked for one (401); a key that is not enough is told so (403).
-fn lacking(caller: &Caller, principal: &Principal, scope: Scope) -> Response {
+pub(crate) fn lacking(caller: &Caller, principal: &Principal, scope: Scope) -> Response {
     if !principal.id.is_empty() {
         return caller.refuse(StatusCode::FORBIDDEN, &needs_scope(principal, scope));
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use lf_core::tool::Approval;
 use lf_core::turn::{Ask, Decision, Setup, Verdict, Waiting, refusal};
-use lf_core::{Arguments, Message, Project, ToolCall, ToolRef};
+use lf_core::{Arguments, Message, Principal, Project, ToolCall, ToolRef};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
@@ -38,6 +38,8 @@ pub(crate) enum Attendance {
 /// Where a call comes from that waits.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
+    /// Who asked: nobody else sees it, but an administrator.
+    pub owner: String,
     /// `namespace/project`
     pub project: String,
     pub model: Option<String>,
@@ -48,6 +50,7 @@ pub(crate) struct About {
 impl About {
     pub(crate) fn turn(project: &Project, setup: &Setup, conversation: Option<&str>) -> Self {
         Self {
+            owner: setup.principal.id.clone(),
             project: format!("{}/{}", project.namespace, project.name),
             model: Some(setup.model.clone()),
             turn: Some(setup.id.clone()),
@@ -173,8 +176,8 @@ impl CallApprovals {
     }
 
     /// The calls that an approval is about, left by a turn of this project.
-    pub(crate) fn left(&self, id: &str, project: &str) -> Option<Arc<Left>> {
-        self.left.get(id).filter(|left| left.about.project == project)
+    pub(crate) fn left(&self, id: &str, project: &str, who: &Principal) -> Option<Arc<Left>> {
+        self.left.get(id).filter(|left| left.about.project == project && who.sees(&left.about.owner))
     }
 
     /// From here on a later turn has them. False where another one was quicker: nothing runs twice.
@@ -246,7 +249,7 @@ impl CallApprovals {
         approval: Approval,
         tool: &ToolRef,
         arguments: &Map<String, Value>,
-        project: String,
+        (who, project): (&Principal, String),
     ) -> Result<(), No> {
         match approval {
             Approval::Auto => return Ok(()),
@@ -261,7 +264,7 @@ impl CallApprovals {
             rest: Map::new(),
         };
         let ask = Ask { id, call, tool: tool.clone(), decision: None };
-        let about = About { project, model: None, turn: None, conversation: None };
+        let about = About { owner: who.id.clone(), project, model: None, turn: None, conversation: None };
         let mut opened = self.open(std::iter::once(&ask), &about, ALONE);
         tracing::info!(server = %tool.server, tool = %tool.name, approval = ask.id, "a call waits for its approval");
         let decision = match tokio::time::timeout(ALONE, opened.next()).await {

@@ -17,13 +17,16 @@ use lf_core::turn::{
     Course, Done, Entry, Resume, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back,
 };
 use lf_core::{
-    Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Project, ToolRef, ToolSet, ToolSource,
+    Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Principal, Project, Scope, ToolRef, ToolSet,
+    ToolSource,
 };
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 
+use crate::admission::needs_scope;
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance, Left, decide, named_in};
+use crate::authority::{Authority, Granted, itself};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::recording::Recording;
@@ -80,23 +83,12 @@ pub(crate) struct Prepared {
     pub notices: Vec<String>,
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    pub authority: Authority,
 }
 
 impl App {
-    /// Starts a turn. What can be said to be wrong before the model is asked is a [`Refusal`]; all else is an event.
-    /// Dropping the stream cancels the turn.
-    ///
-    /// # Errors
-    /// [`Refusal`], one variant per status.
-    pub async fn chat(
-        &self,
-        scope: Option<&Arc<Project>>,
-        request: ChatRequest,
-    ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
-        self.chat_on(scope, request, Conversation::default()).await
-    }
-
-    /// The same with a person at hand, or to be recorded.
+    /// Starts a turn for whoever runs this program. What can be said to be wrong before the model is asked is a [`Refusal`];
+    /// all else is an event. Dropping the stream cancels the turn.
     ///
     /// # Errors
     /// [`Refusal`], one variant per status.
@@ -106,12 +98,14 @@ impl App {
         request: ChatRequest,
         with: With,
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
-        self.chat_on(scope, request, Conversation { with, ..Conversation::default() }).await
+        let owner = Arc::new(Principal::owner());
+        self.chat_on(&owner, scope, request, Conversation { with, ..Conversation::default() }).await
     }
 
-    /// The same in a conversation that this program keeps.
+    /// The same for anybody, in a conversation that this program keeps.
     pub(crate) async fn chat_on(
         &self,
+        who: &Arc<Principal>,
         scope: Option<&Arc<Project>>,
         request: ChatRequest,
         mut conversation: Conversation,
@@ -119,9 +113,9 @@ impl App {
         let leave = conversation.leave.take();
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
-        let left_waiting = self.left_for(scope, &request, &mut conversation).await?;
-        let Prepared { project, setup, asked, notices, upstreams, tools } =
-            self.prepare(scope, request, conversation).await?;
+        let left_waiting = self.left_for(who, scope, &request, &mut conversation).await?;
+        let Prepared { project, setup, asked, notices, upstreams, tools, authority } =
+            self.prepare(who, scope, request, conversation).await?;
         if let Some((left, id)) = left_waiting
             && !self.approvals.take(&left)
         {
@@ -153,15 +147,17 @@ impl App {
                 approvals.leave(waiting, about);
             }
         });
-        let with = Drive { upstreams, tools, turn_timeout, person, approving, journal, stop: None, remember };
+        let stop = Some(self.access.until_revoked(who));
+        let with =
+            Drive { upstreams, tools, authority, turn_timeout, person, approving, journal, stop, remember };
         let mut events = Box::pin(drive(course, events, with));
-        let resumes = self.resumes.clone();
+        let (resumes, owner) = (self.resumes.clone(), who.id.clone());
         Ok(stream! {
             while let Some(event) = events.next().await {
                 // a client that has seen the end may come back at once
                 let resume = resume.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(resume) = resume {
-                    resumes.remember(resume).await;
+                    resumes.remember(Resume { owner: owner.clone(), ..resume }).await;
                 }
                 yield event;
             }
@@ -172,6 +168,7 @@ impl App {
     /// them; what the client decided is written into them.
     async fn left_for(
         &self,
+        who: &Principal,
         scope: Option<&Arc<Project>>,
         request: &ChatRequest,
         conversation: &mut Conversation,
@@ -183,9 +180,12 @@ impl App {
         if named.is_empty() {
             return Ok(None);
         }
-        let (project, _) = self.find_model(scope, request.model.as_deref()).await?;
+        if !request.approvals.is_empty() && !who.has(Scope::Approve) {
+            return Err(Refusal::Lacking(needs_scope(who, Scope::Approve)));
+        }
+        let (project, _) = self.find_model(who, scope, request.model.as_deref()).await?;
         let project = format!("{}/{}", project.namespace, project.name);
-        let left = named.iter().find_map(|id| self.approvals.left(id, &project));
+        let left = named.iter().find_map(|id| self.approvals.left(id, &project, who));
         if left.is_none() && !request.approvals.is_empty() {
             return Err(not_waiting(&named[0]));
         }
@@ -204,11 +204,12 @@ impl App {
     /// All that a turn needs, before anything of it happens.
     pub(crate) async fn prepare(
         &self,
+        who: &Arc<Principal>,
         scope: Option<&Arc<Project>>,
         request: ChatRequest,
         conversation: Conversation,
     ) -> Result<Prepared, Refusal> {
-        let (project, model) = self.find_model(scope, request.model.as_deref()).await?;
+        let (project, model) = self.find_model(who, scope, request.model.as_deref()).await?;
         // clients look for the very name that they sent
         let called = request.model.clone().filter(|name| !name.is_empty());
         let called = called.unwrap_or_else(|| model.name.clone());
@@ -222,17 +223,18 @@ impl App {
                 reason: down.reason.clone(),
             });
         }
+        catalogue.tools.retain(|tool| who.reaches_tool(&tool.id));
         if let Some(chosen) = &conversation.tools {
             catalogue.tools.retain(|tool| chosen.contains(&tool.id));
         }
         let inline = inline_tools(&model, &request.variables)?;
         let set = ToolSet::new(&catalogue, &inline, &request.tools);
         self.log_tools(&project, &model, &catalogue, &set);
-        let others = self.stand_ins(&project, &model, &catalogue, &inline, &request);
+        let others = self.stand_ins(who, &project, &model, &catalogue, (&inline, &request));
         let tool_choice = tool_choice(request.tool_choice, &set)?;
         let own = |all: &[Message]| all[conversation.unkept.min(all.len())..].to_vec();
         let sent = own(&request.messages);
-        let all = self.given(request.messages, &conversation).await?;
+        let all = self.given(who, request.messages, &conversation).await?;
         // what is put back is said by this request, too
         let asked = if conversation.before.is_empty() { own(&all) } else { sent };
         let mut messages = prompted(&project, &model, all, &request.variables)?;
@@ -253,29 +255,46 @@ impl App {
             limits: model.limits.clone(),
             calls_left: conversation.calls_left,
             always: conversation.always,
+            principal: Principal::clone(who),
             waiting: conversation.waiting,
         };
         let down = catalogue.down.iter();
         let notices =
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
+        let authority = self.authority(who, &project, &model);
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
-        Ok(Prepared { project, setup, asked, notices, upstreams, tools })
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools, authority })
+    }
+
+    /// What this model may have run for whoever asks it.
+    pub(crate) fn authority(&self, who: &Arc<Principal>, project: &Project, model: &Model) -> Authority {
+        let authority = Authority::of(self.access.clone(), who.clone());
+        if model.provider == Provider::Replay {
+            // its calls are played from the recording
+            return authority;
+        }
+        let servers = model.servers.iter().filter_map(|name| project.servers.get(name)?.as_ref().ok());
+        let itself = itself(servers, self.address.get().copied());
+        let granted = || self.grants.grant(Granted::to_model(who, project, model));
+        let mandate = if itself.is_empty() { None } else { granted() };
+        authority.through(model).with_mandate(itself, mandate)
     }
 
     /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
     /// that it may use itself.
     fn stand_ins(
         &self,
+        who: &Principal,
         project: &Project,
         asked: &Model,
         catalogue: &Catalogue,
-        inline: &[InlineTool],
-        request: &ChatRequest,
+        (inline, request): (&[InlineTool], &ChatRequest),
     ) -> Vec<Upstream> {
         let mut stand_ins = Vec::with_capacity(asked.fallback.len());
         for (at, name) in asked.fallback.iter().enumerate() {
-            let Some(Ok(model)) = project.models.get(name) else {
+            let reached = project.models.get(name).filter(|_| who.reaches_model(name));
+            let Some(Ok(model)) = reached else {
                 tracing::warn!(model = asked.name, fallback = name, "the fallback is not available");
                 continue;
             };
@@ -319,6 +338,7 @@ impl App {
     /// The client's messages, with what the server remembers of them put back.
     async fn given(
         &self,
+        who: &Principal,
         mut given: Vec<Message>,
         conversation: &Conversation,
     ) -> Result<Vec<Message>, Refusal> {
@@ -332,7 +352,7 @@ impl App {
         }
         check_answers(&given).map_err(wrong)?;
         answer_in_order(&mut given);
-        let known = self.resumes.find(calls(&given)).await;
+        let known = self.resumes.find(calls(&given), who).await;
         if !known.is_empty() {
             put_back(&mut given, |id| known.get(id).cloned());
         }

@@ -21,6 +21,7 @@ use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
+use crate::authority::Authority;
 use crate::failover::Upstreams;
 pub(crate) use asking::Approving;
 use attending::{Attending, Clock};
@@ -32,6 +33,8 @@ const PROGRESS_BUFFER: usize = 64;
 pub(crate) struct Drive {
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    /// What may be run.
+    pub authority: Authority,
     /// Stands still while the person is asked.
     pub turn_timeout: Duration,
     /// Who is asked what servers ask in the middle of calls.
@@ -52,7 +55,9 @@ pub(crate) fn drive(
     events: Vec<ChatEvent>,
     drive: Drive,
 ) -> impl Stream<Item = ChatEvent> + Send + 'static {
-    let Drive { mut upstreams, tools, turn_timeout, person, approving, journal, stop, remember } = drive;
+    let Drive { mut upstreams, tools, authority, turn_timeout, person, approving, journal, stop, remember } =
+        drive;
+    let running = Running { tools, authority };
     let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();
@@ -127,13 +132,13 @@ pub(crate) fn drive(
                     let mut waiting = runnable(run).into_iter();
                     let (reports, mut reported) = mpsc::channel(PROGRESS_BUFFER);
                     let attending = Attending::new(reports, person.clone(), clock.clone());
-                    let mut running = FuturesUnordered::new();
+                    let mut calls = FuturesUnordered::new();
                     let last = loop {
-                        while running.len() < parallel {
+                        while calls.len() < parallel {
                             let Some((call, made, tool)) = waiting.next() else { break };
                             turn.take(Entry::Running { call });
                             let attending = attending.clone();
-                            running.push(run_call(tools.clone(), (call, made, tool), Duration::ZERO, attending));
+                            calls.push(run_call(running.clone(), (call, made, tool), Duration::ZERO, attending));
                         }
                         // a call begins with its first poll: after this
                         for event in turn.told().await {
@@ -152,10 +157,10 @@ pub(crate) fn drive(
                                 event => yield event,
                             },
                             () = stop.cancelled() => break Some(Entry::Stopped),
-                            settled = running.next() => match settled {
+                            settled = calls.next() => match settled {
                                 Some(settled) => {
                                     if let Some((call, pause)) = turn.settle(settled, clock.end()) {
-                                        running.push(run_call(tools.clone(), call, pause, attending.clone()));
+                                        calls.push(run_call(running.clone(), call, pause, attending.clone()));
                                     }
                                 }
                                 None => break Some(Entry::Ran),
@@ -355,9 +360,16 @@ fn too_long(upstreams: &Upstreams, limit: Duration) -> ModelError {
     }
 }
 
+/// With what the calls of a turn are run.
+#[derive(Clone)]
+struct Running {
+    tools: Arc<dyn ToolSource>,
+    authority: Authority,
+}
+
 /// One call of a turn after a pause, and what came of it.
 async fn run_call(
-    tools: Arc<dyn ToolSource>,
+    Running { tools, authority }: Running,
     (index, call, tool): Runnable,
     pause: Duration,
     attending: Attending,
@@ -366,22 +378,29 @@ async fn run_call(
         tokio::time::sleep(pause).await;
     }
     let empty = serde_json::Map::new();
-    let attendant = attending.call(&call.id);
+    let attendant = attending.call(&call.id, authority.mandate_for(&tool));
     let arguments = call.arguments.value().unwrap_or(&empty);
-    let (outcome, elapsed) = execute_tool(&*tools, &tool, &call.id, arguments, &attendant).await;
+    let (outcome, elapsed) =
+        execute_tool((&*tools, &authority), &tool, &call.id, arguments, &attendant).await;
     Entry::Settled { call: index, outcome, elapsed }
 }
 
-/// The one place where a tool is run, for a turn and for a client of `/mcp`. What may be called at all was decided
-/// before: the call was resolved in what its caller was shown, and the source knows only the caller's servers.
+/// The one place where a tool is run, for a turn and for whoever runs one by himself. Whether it may be is asked here, and
+/// now: what was shown to a model before is no leave.
 pub(crate) async fn execute_tool(
-    tools: &dyn ToolSource,
+    (tools, authority): (&dyn ToolSource, &Authority),
     tool: &ToolRef,
     call_id: &str,
     arguments: &serde_json::Map<String, serde_json::Value>,
     attendant: &dyn Attendant,
 ) -> (Result<ToolOutput, ToolError>, Duration) {
     let started = Instant::now();
+    if let Err(reason) = authority.may_run(tool) {
+        let asks = authority.principal.name.as_str();
+        tracing::warn!(server = %tool.server, tool = %tool.name, call_id, asks, reason, "a tool call was denied");
+        let (server, tool) = (tool.server.to_string(), tool.name.to_string());
+        return (Err(ToolError::Denied { server, tool, reason }), started.elapsed());
+    }
     info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
     let outcome = tools.call(tool, arguments, attendant).await;
     let elapsed = started.elapsed();

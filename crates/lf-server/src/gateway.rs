@@ -13,18 +13,41 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, unfold};
 use lf_core::project::{Disabled, Transport};
 use lf_core::tool::{BoxFuture, Hints};
-use lf_core::{McpServer, Project, ToolRef};
+use lf_core::{McpServer, Principal, Project, Scope, ToolError, ToolRef};
 use lf_mcp::SessionPool;
-use lf_mcp::endpoint::{Caller, Channel, List, News, Offer, Refused, Request, Watch};
+use lf_mcp::endpoint::{Caller, Channel, List, News, ON_BEHALF, Offer, Refused, Request, Watch};
 use serde_json::{Map, Value};
 use tokio::sync::broadcast::error::RecvError;
 use url::{Host, Url};
 
+use crate::admission::needs_scope;
 use crate::app::{App, Refusal};
-use crate::approvals::{CallApprovals, No};
+use crate::approvals::No;
+use crate::authority::{Authority, Granted, itself};
 use merged::Merged;
 use one::One;
 pub(crate) use own::Own;
+
+/// The scope that a request to a gateway needs: what only tells of a server, and what has it do something.
+pub(crate) fn need_of(method: &str) -> Scope {
+    const TOLD: [&str; 10] = [
+        // an answer to a question of ours
+        "",
+        "initialize",
+        "ping",
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        // of changes; each resource that is watched is asked for on its own
+        "subscriptions/listen",
+        "logging/setLevel",
+    ];
+    // notifications change nothing that is not this client's own
+    let is_told = TOLD.contains(&method) || method.starts_with("notifications/");
+    if is_told { Scope::Read } else { Scope::Tools }
+}
 
 /// Which servers of a project are offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +66,9 @@ pub struct Gateway(Arc<Inner>);
 
 struct Inner {
     app: Arc<App>,
+    who: Arc<Principal>,
+    /// Where this daemon asks itself: how far that goes.
+    granted: Option<Granted>,
     /// Namespace and name.
     project: (String, String),
     offering: Offering,
@@ -60,34 +86,60 @@ impl Gateway {
     /// When there is no such project, model or server, or it cannot be used.
     pub async fn open(
         app: Arc<App>,
+        who: Arc<Principal>,
         (namespace, name): (&str, &str),
         offering: Offering,
         asks_itself_at: Option<String>,
     ) -> Result<Self, Refusal> {
         let project = (namespace.to_owned(), name.to_owned());
-        let gateway = Self(Arc::new(Inner { app, project, offering, asks_itself_at }));
+        let inner = Inner { app, who, granted: None, project, offering, asks_itself_at };
+        Self::of(inner).await
+    }
+
+    /// The same for a request of this daemon to itself, within what was granted.
+    pub(crate) async fn open_within(
+        app: Arc<App>,
+        who: Arc<Principal>,
+        (namespace, name): (&str, &str),
+        offering: Offering,
+        (asks_itself_at, granted): (Option<String>, Option<Granted>),
+    ) -> Result<Self, Refusal> {
+        let project = (namespace.to_owned(), name.to_owned());
+        Self::of(Inner { app, who, granted, project, offering, asks_itself_at }).await
+    }
+
+    async fn of(inner: Inner) -> Result<Self, Refusal> {
+        let gateway = Self(Arc::new(inner));
         gateway.names().await?;
         Ok(gateway)
     }
 
     /// The servers that are offered, in the order in which a model is shown them.
     async fn names(&self) -> Result<(Arc<Project>, Vec<String>), Refusal> {
-        let Inner { app, project, offering, asks_itself_at } = &*self.0;
-        let project = app.find_project(&project.0, &project.1).await?;
+        let Inner { app, who, granted, project, offering, asks_itself_at } = &*self.0;
+        if granted.as_ref().is_some_and(|granted| granted.project != *project) {
+            return Err(Refusal::UnknownProject(format!("{}/{}", project.0, project.1)));
+        }
+        let project = app.find_project(who, &project.0, &project.1).await?;
         let mut names: Vec<String> = match offering {
             Offering::All => project.servers.keys().cloned().collect(),
             Offering::Model(name) => {
-                let (_, model) = app.find_model(Some(&project), Some(name)).await?;
+                let (_, model) = app.find_model(who, Some(&project), Some(name)).await?;
                 model.servers.clone()
             }
-            Offering::Server(name) if project.servers.contains_key(name) => vec![name.clone()],
+            Offering::Server(name) if project.servers.contains_key(name) && who.reaches_server(name) => {
+                vec![name.clone()]
+            }
             Offering::Server(name) => {
                 return Err(Refusal::UnknownServer {
                     server: name.clone(),
-                    known: project.servers.keys().cloned().collect(),
+                    known: project.servers.keys().filter(|name| who.reaches_server(name)).cloned().collect(),
                 });
             }
         };
+        let is_granted =
+            |name: &String| granted.as_ref().is_none_or(|granted| granted.servers.contains(name));
+        names.retain(|name| who.reaches_server(name) && is_granted(name));
         if let Some(host) = asks_itself_at {
             names
                 .retain(|name| !matches!(project.servers.get(name), Some(Ok(server)) if is_at(server, host)));
@@ -103,9 +155,33 @@ impl Gateway {
             .collect())
     }
 
-    fn gate(&self) -> Gate<'_> {
-        let (namespace, name) = &self.0.project;
-        Gate { approvals: &self.0.app.approvals, project: format!("{namespace}/{name}") }
+    fn may_ask(&self, method: &str) -> Outcome<()> {
+        let need = need_of(method);
+        match self.0.who.has(need) {
+            true => Ok(()),
+            false => Err(Refused::Unavailable(needs_scope(&self.0.who, need))),
+        }
+    }
+
+    async fn gate(&self) -> Outcome<Gate<'_>> {
+        let Inner { app, who, project: (namespace, name), offering, .. } = &*self.0;
+        let project = app.find_project(who, namespace, name).await.map_err(unavailable)?;
+        let (authority, models) = match offering {
+            Offering::Model(name) => {
+                let found = app.find_model(who, Some(&project), Some(name)).await;
+                let (_, model) = found.map_err(unavailable)?;
+                let of_model = Granted::to_model(who, &project, &model).models;
+                (Authority::of(app.access.clone(), who.clone()).through(&model), of_model)
+            }
+            Offering::All | Offering::Server(_) => (Authority::of(app.access.clone(), who.clone()), None),
+        };
+        let granted = Granted {
+            principal: who.clone(),
+            project: self.0.project.clone(),
+            models,
+            servers: project.servers.keys().cloned().collect(),
+        };
+        Ok(Gate { app, authority, granted, project: format!("{namespace}/{name}") })
     }
 
     fn pool(&self) -> &SessionPool {
@@ -118,7 +194,7 @@ impl Gateway {
             Offering::All | Offering::Model(_) => "",
         };
         match self.servers().await?.into_iter().next() {
-            Some((_, Ok(server))) => Ok(One { pool: self.pool(), server, gate: self.gate() }),
+            Some((_, Ok(server))) => Ok(One { pool: self.pool(), server, gate: self.gate().await? }),
             Some((_, Err(disabled))) => Err(Refused::Unavailable(format!(
                 "MCP server `{name}` is not available: {}",
                 disabled.reason
@@ -130,7 +206,7 @@ impl Gateway {
     }
 
     async fn merged(&self) -> Outcome<Merged<'_>> {
-        Ok(Merged { pool: self.pool(), servers: self.servers().await?, gate: self.gate() })
+        Ok(Merged { pool: self.pool(), servers: self.servers().await?, gate: self.gate().await? })
     }
 
     fn instructions(&self) -> String {
@@ -160,6 +236,7 @@ impl Offer for Gateway {
         channel: &'a Channel,
     ) -> BoxFuture<'a, Outcome<Map<String, Value>>> {
         Box::pin(async move {
+            self.may_ask(&request.method)?;
             match self.0.offering {
                 Offering::Server(_) => self.one().await?.answer(request, caller, channel).await,
                 Offering::All | Offering::Model(_) => {
@@ -202,6 +279,7 @@ impl Offer for Gateway {
 
     fn watch<'a>(&'a self, uri: &'a str, caller: &'a Caller) -> BoxFuture<'a, Outcome<Watch>> {
         Box::pin(async move {
+            self.may_ask("resources/subscribe")?;
             match self.0.offering {
                 Offering::Server(_) => {
                     let one = self.one().await?;
@@ -222,24 +300,46 @@ impl Gateway {
 
 /// What a client's call of a tool passes.
 struct Gate<'a> {
-    approvals: &'a CallApprovals,
+    app: &'a App,
+    authority: Authority,
+    /// What this daemon is granted where it asks itself.
+    granted: Granted,
     project: String,
 }
 
 impl Gate<'_> {
-    /// The one place where a client's call of a tool is passed on, once it is approved where the file asks for that. What
-    /// may be called at all was decided before.
+    /// Whether whoever asks is shown a tool.
+    fn shows(&self, server: &str, tool: &str) -> bool {
+        self.authority.may_run(&ToolRef { server: server.into(), name: tool.into() }).is_ok()
+    }
+
+    /// The one place where a client's call of a tool is passed on: where [`Authority::may_run`] says so, once it is approved
+    /// where the file asks for that.
     async fn call_tool(
         &self,
         pool: &SessionPool,
         server: &Arc<McpServer>,
-        request: Request,
+        mut request: Request,
         caller: &Caller,
         channel: &Channel,
     ) -> Outcome<Map<String, Value>> {
         let started = Instant::now();
         let tool = request.param("name").to_owned();
         let server_name = server.name.as_str();
+        let id = ToolRef { server: server_name.into(), name: tool.as_str().into() };
+        if let Err(reason) = self.authority.may_run(&id) {
+            let asks = self.authority.principal.name.as_str();
+            tracing::warn!(server = server_name, tool, asks, reason, "a tool call was denied");
+            let denied = ToolError::Denied { server: server_name.to_owned(), tool, reason };
+            return Ok(merged::failed(&denied.to_string()));
+        }
+        // a client has no say in on whose behalf it asks
+        request.meta.remove(ON_BEHALF);
+        let is_itself = !itself(std::iter::once(server), self.app.address.get().copied()).is_empty();
+        let mandate = is_itself.then(|| self.app.grants.grant(self.granted.clone())).flatten();
+        if let Some(mandate) = &mandate {
+            request.meta.insert(ON_BEHALF.to_owned(), mandate.token().into());
+        }
         match self.is_approved(pool, server, &tool, &request, caller).await {
             Ok(()) => {}
             Err(No::Tool) => return Err(Refused::UnknownTool(tool)),
@@ -276,7 +376,8 @@ impl Gate<'_> {
         let id = ToolRef { server: server.name.as_str().into(), name: tool.into() };
         let arguments =
             request.params.get("arguments").and_then(Value::as_object).cloned().unwrap_or_default();
-        self.approvals.may_run(approval, &id, &arguments, self.project.clone()).await
+        let asks = (&*self.authority.principal, self.project.clone());
+        self.app.approvals.may_run(approval, &id, &arguments, asks).await
     }
 }
 
@@ -286,7 +387,7 @@ fn unavailable(refusal: Refusal) -> Refused {
 }
 
 /// Whether a remote server is behind this Host: the same port, and the same name or this machine.
-fn is_at(server: &McpServer, host: &str) -> bool {
+pub(crate) fn is_at(server: &McpServer, host: &str) -> bool {
     let url = match &server.transport {
         Transport::Stdio(_) => return false,
         Transport::Http(http) | Transport::Sse(http) => Url::parse(&http.base_url),

@@ -26,6 +26,8 @@ mod guard;
 
 mod admission;
 
+mod authority;
+
 mod reply;
 
 mod routes;

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
-use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
+use lf_core::{ChatEvent, Journal, Message, ModelError, Principal, Project};
 use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +34,7 @@ use endings::{Ending, Endings};
 use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use resumes::Resumes;
+use running::Over;
 pub(crate) use running::Running;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
@@ -60,6 +61,7 @@ pub(crate) struct Memory {
 
 /// What is said in a conversation, and how it is to be answered.
 pub(crate) struct Saying {
+    pub who: Arc<Principal>,
     /// The client's: model, messages, tools, parameters.
     pub request: ChatRequest,
     /// All tools of the model, or those that were chosen for the conversation.
@@ -153,6 +155,8 @@ impl Memory {
 /// What only has to be written to begin.
 struct Ready {
     prepared: Prepared,
+    /// Ends the turn with the key that it was asked with.
+    until: CancellationToken,
     approving: Approving,
     recording: Option<Recording>,
     conversation: String,
@@ -256,7 +260,7 @@ impl App {
         let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
             return Err(Refusal::UnknownConversation(id.to_owned()));
         };
-        let Saying { mut request, chosen_tools, calls_left, attendance } = saying;
+        let Saying { who, mut request, chosen_tools, calls_left, attendance } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
         // they are of this request, and nothing that was said
@@ -265,7 +269,7 @@ impl App {
             .partition(|message| matches!(message, Message::System(_)));
         let said = unsaid(&kept, said);
         let again = kept.split_off(kept.len() - context::repeated(&kept, &said));
-        let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
+        let budget = context::budget(&self.find_model(&who, scope, request.model.as_deref()).await?.1);
         let shown = context::window(&conversation, &systems, &kept, &said, budget);
         let tools = match chosen_tools {
             true => Some(memory.store.tools(&conversation.id).await.map_err(unkept)?),
@@ -281,7 +285,7 @@ impl App {
             waiting,
             ..chat::Conversation::default()
         };
-        let prepared = self.prepare(scope, request, with).await?;
+        let prepared = self.prepare(&who, scope, request, with).await?;
         let kept = again.len();
         let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
         let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
@@ -324,7 +328,8 @@ impl App {
             wait: prepared.setup.limits.approval_timeout,
         };
         let recording = self.recording(&prepared.project, &prepared.setup, None);
-        Ready { prepared, approving, recording, conversation, said, kept: 0, guard }
+        let until = self.access.until_revoked(&prepared.setup.principal);
+        Ready { prepared, until, approving, recording, conversation, said, kept: 0, guard }
     }
 }
 
@@ -335,7 +340,7 @@ fn not_begun(error: &tokio::task::JoinError) -> Refusal {
 impl Memory {
     /// Keeps what was said and the beginning of its turn, and lets it run.
     async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Arc<Running>, Refusal> {
-        let Ready { prepared, approving, recording, conversation, said, kept, guard } = ready;
+        let Ready { prepared, until, approving, recording, conversation, said, kept, guard } = ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let begin = Begin { turn: &turn, conversation: &conversation, said: &said[kept..], begun: &begun };
@@ -346,11 +351,12 @@ impl Memory {
         };
         let turn_timeout = prepared.setup.limits.turn_timeout;
         let (course, events) = chat::begin(prepared.setup, prepared.notices, Some(&mut journal));
-        let running = Arc::new(Running::new(turn, conversation));
+        let running = Arc::new(Running::new(turn, conversation, until.child_token()));
         let with = Drive {
             upstreams: prepared.upstreams,
             approving,
             tools: prepared.tools,
+            authority: prepared.authority,
             turn_timeout,
             person: None,
             journal: Some(journal),
@@ -443,22 +449,6 @@ impl Memory {
         }
         info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
         Ok(())
-    }
-}
-
-/// With it the task of a turn ends, however it does: nobody waits for more.
-struct Over {
-    memory: Arc<Memory>,
-    running: Arc<Running>,
-    _guard: OwnedMutexGuard<()>,
-}
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        let mut all = self.memory.running.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&self.running.turn);
-        drop(all);
-        self.running.over();
     }
 }
 

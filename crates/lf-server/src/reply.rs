@@ -167,6 +167,7 @@ fn kind_of(refusal: &Refusal) -> (StatusCode, &'static str, Option<&'static str>
         Refusal::UnknownConversation(_) => {
             (StatusCode::NOT_FOUND, "ConversationNotFound", Some("conversation_not_found"))
         }
+        Refusal::Lacking(_) => (StatusCode::FORBIDDEN, "Forbidden", Some("permission_denied")),
         Refusal::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "Busy", Some("conversation_busy")),
         Refusal::NoMemory { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "Unavailable", Some("store_unavailable"))

@@ -65,7 +65,8 @@ impl FromRequestParts<Shared> for Scoped {
         let (Some(namespace), Some(name)) = (part("namespace"), part("project")) else {
             return Ok(Self(None));
         };
-        let found = shared.app.find_project(namespace, name).await;
+        let Who(who) = Who::from_request_parts(parts, shared).await?;
+        let found = shared.app.find_project(&who, namespace, name).await;
         found.map(|project| Self(Some(project))).map_err(|refusal| Caller::of(parts).refusal(&refusal))
     }
 }
@@ -78,7 +79,8 @@ impl FromRequestParts<Shared> for Here {
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Response> {
         let Scoped(named) = Scoped::from_request_parts(parts, shared).await?;
-        let found = named.map_or_else(|| manage::main_project(&shared.app), Ok);
+        let Who(who) = Who::from_request_parts(parts, shared).await?;
+        let found = named.map_or_else(|| manage::main_project(&shared.app, &who), Ok);
         found.map(Self).map_err(|refusal| Caller::of(parts).refusal(&refusal))
     }
 }

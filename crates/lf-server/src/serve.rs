@@ -95,6 +95,9 @@ async fn serve_all(app: Arc<App>, listener: TcpListener, options: Serve) {
         sockets: Sockets::new(),
         mcp: Endpoint::new(options.stop.clone(), cut.clone()),
     };
+    if let Ok(address) = listener.local_addr() {
+        let _ = app.address.set(address);
+    }
     let service = router(shared, hosts);
     app.recover().await;
     let connections = TaskTracker::new();

@@ -42,7 +42,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::CommandFactory as _;
-use lf_core::Project;
+use lf_core::{Principal, Project};
 use lf_mcp::{Consent, PoolOptions, SessionPool};
 use lf_server::{App, Parts};
 use lf_store::Store;
@@ -190,7 +190,9 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
     let app = app(common, project.map(|loaded| loaded.project))?;
     let scope = match named {
         Some((namespace, name)) => Some(
-            app.find_project(namespace, name).await.map_err(|refusal| Trouble::usage(refusal.to_string()))?,
+            app.find_project(&Principal::owner(), namespace, name)
+                .await
+                .map_err(|refusal| Trouble::usage(refusal.to_string()))?,
         ),
         None => app.project().cloned(),
     };

@@ -8,7 +8,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use lf_core::tool::{ServerDown, ToolContent};
-use lf_core::{Catalogue, Project, ToolRef, ToolSource as _};
+use lf_core::{Catalogue, Principal, Project, ToolRef, ToolSource as _};
 use lf_mcp::{Consent, ProjectTools};
 use lf_server::{App, Gateway, Offering, view};
 use serde_json::{Map, Value, json};
@@ -85,7 +85,7 @@ async fn serve(app: &Arc<App>, project: &Project, model: Option<&str>) -> Result
     }
     let offering = model.map_or(Offering::All, |model| Offering::Model(model.to_owned()));
     let name = (project.namespace.as_str(), project.name.as_str());
-    let gateway = Gateway::open(app.clone(), name, offering, None).await;
+    let gateway = Gateway::open(app.clone(), Arc::new(Principal::owner()), name, offering, None).await;
     let gateway = gateway.map_err(|refusal| Trouble::usage(refusal.to_string()))?;
     let served = lf_mcp::endpoint::serve_stdio(Arc::new(gateway)).await;
     served.map(|()| Exit::Success).map_err(|error| Trouble::failure(error.to_string()))

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::ModelRequest;
+use crate::principal::Principal;
 use crate::project::{Limits, ToolCallStrategy};
 use crate::text_calls::{self, TextFormat};
 use crate::tool::ToolRef;
@@ -31,6 +32,9 @@ pub struct Setup {
     /// Tools that ask for approval, and were approved for all of this conversation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub always: Vec<ToolRef>,
+    /// Who asks. A turn that goes on after a restart goes on for the same one.
+    #[serde(default = "Principal::owner", skip_serializing_if = "is_owner")]
+    pub principal: Principal,
     /// Calls to begin with, before the model is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
@@ -49,7 +53,12 @@ impl Setup {
             limits: Limits::default(),
             calls_left: None,
             always: Vec::new(),
+            principal: Principal::owner(),
             waiting: None,
         }
     }
+}
+
+fn is_owner(principal: &Principal) -> bool {
+    *principal == Principal::owner()
 }

@@ -214,7 +214,7 @@ pub(super) fn hash(text: &str) -> String {
 }
 
 /// So many random bytes, in hexadecimal.
-pub(super) fn random<const N: usize>() -> io::Result<String> {
+pub(crate) fn random<const N: usize>() -> io::Result<String> {
     let random = ring::rand::generate::<[u8; N]>(&ring::rand::SystemRandom::new());
     let random = random.map_err(|_| io::Error::other("the system gives no random numbers"))?;
     Ok(hexadecimal(&random.expose()))

@@ -14,7 +14,7 @@ fn ask(id: &str) -> Ask {
 }
 
 fn about(project: &str) -> About {
-    About { project: project.to_owned(), model: None, turn: None, conversation: None }
+    About { owner: String::new(), project: project.to_owned(), model: None, turn: None, conversation: None }
 }
 
 fn yes() -> Decision {
@@ -50,17 +50,17 @@ async fn what_a_turn_left_is_named_in_its_words_and_taken_once_and_only_in_its_p
     let said = lf_core::AssistantMessage { content: told.as_str().into(), ..Default::default() };
     let said = [Message::Assistant(said)];
     assert_eq!(named_in(&said), ["apr_1", "apr_2"]);
-    assert!(approvals.left("apr_1", "a/other").is_none());
+    assert!(approvals.left("apr_1", "a/other", &Principal::owner()).is_none());
     assert_eq!(approvals.decide("apr_2", yes()).await, Outcome::Taken);
     assert_eq!(approvals.decide("apr_2", yes()).await, Outcome::Unknown, "a decision stands");
     let pending: Vec<String> = approvals.pending().into_iter().map(|pending| pending.ask.id).collect();
     assert_eq!(pending, ["apr_1"]);
-    let left = approvals.left("apr_1", "a/b").expect("it waits");
+    let left = approvals.left("apr_1", "a/b", &Principal::owner()).expect("it waits");
     let decisions: Vec<bool> = left.waiting().asks.iter().map(|ask| ask.decision.is_some()).collect();
     assert_eq!(decisions, [false, true]);
-    let quicker = approvals.left("apr_2", "a/b").expect("it waits");
+    let quicker = approvals.left("apr_2", "a/b", &Principal::owner()).expect("it waits");
     assert_eq!([approvals.take(&quicker), approvals.take(&left)], [true, false], "nothing runs twice");
-    assert!(approvals.left("apr_1", "a/b").is_none() && approvals.pending().is_empty());
+    assert!(approvals.left("apr_1", "a/b", &Principal::owner()).is_none() && approvals.pending().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +68,8 @@ async fn a_call_of_no_turn_waits_for_a_yes_and_silence_is_a_no() {
     let approvals = CallApprovals::new();
     let tool = ask("x").tool;
     let arguments = json!({"a": 1}).as_object().cloned().expect("an object");
-    let run = |approval| approvals.may_run(approval, &tool, &arguments, "a/b".to_owned());
+    let owner = Principal::owner();
+    let run = |approval| approvals.may_run(approval, &tool, &arguments, (&owner, "a/b".to_owned()));
     assert!(run(Approval::Auto).await.is_ok());
     assert!(matches!(run(Approval::Deny).await, Err(No::Tool)));
     let Err(No::Said(text)) = run(Approval::Ask).await else { panic!() };

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use futures_core::Stream;
 use lf_core::turn::cassette::Cassette;
 use lf_core::turn::{Course, Setup};
-use lf_core::{ChatEvent, ModelRequest, Project, ToolSource};
+use lf_core::{ChatEvent, ModelRequest, Principal, Project, ToolSource};
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 
 use super::{With, parameters, text_formats};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
+use crate::authority::Authority;
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 
@@ -38,7 +39,8 @@ impl App {
         calls: Calls,
         with: With,
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
-        let (project, model) = self.find_model(scope, Some(model)).await?;
+        let owner = Arc::new(Principal::owner());
+        let (project, model) = self.find_model(&owner, scope, Some(model)).await?;
         let provider = lf_models::provider(&model, &self.client, Otherwise::Nobody)?;
         let tools: Arc<dyn ToolSource> = match calls {
             Calls::Recorded => Arc::new(RecordedTools::of(cassette.clone())),
@@ -61,6 +63,7 @@ impl App {
             limits: model.limits.clone(),
             calls_left: recorded.calls_left,
             always: Vec::new(),
+            principal: Principal::owner(),
             waiting: None,
         };
         let journal = self.recording(&project, &setup, with.recording);
@@ -73,10 +76,15 @@ impl App {
         let turn_timeout = setup.limits.turn_timeout;
         let mut events = Vec::new();
         let course = Course::new(setup, &mut events);
+        let authority = match calls {
+            Calls::Recorded => Authority::of(self.access.clone(), owner),
+            Calls::Run => self.authority(&owner, &project, &model),
+        };
         let upstream = Upstream { model, provider, stand_in: None };
         let drive_with = Drive {
             upstreams: Upstreams::new(upstream, Vec::new(), self.circuits.clone()),
             tools,
+            authority,
             turn_timeout,
             person: with.person,
             approving,

@@ -97,8 +97,8 @@ impl Attending {
         Self { reports, person, clock, party: PARTIES.fetch_add(1, Ordering::Relaxed) }
     }
 
-    pub(super) fn call(&self, call_id: &str) -> OneCall {
-        OneCall { turn: self.clone(), call_id: call_id.to_owned() }
+    pub(super) fn call(&self, call_id: &str, on_behalf: Option<&str>) -> OneCall {
+        OneCall { turn: self.clone(), call_id: call_id.to_owned(), on_behalf: on_behalf.map(str::to_owned) }
     }
 }
 
@@ -106,6 +106,7 @@ impl Attending {
 pub(super) struct OneCall {
     turn: Attending,
     call_id: String,
+    on_behalf: Option<String>,
 }
 
 impl Attendant for OneCall {
@@ -126,6 +127,10 @@ impl Attendant for OneCall {
     fn note(&self, note: String) {
         // as many as fit: a server that asks that much is told about often enough
         let _ = self.turn.reports.try_send(ChatEvent::Notice(note));
+    }
+
+    fn on_behalf(&self) -> Option<&str> {
+        self.on_behalf.as_deref()
     }
 
     fn party(&self) -> Option<u64> {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Barrier;
 
 use super::*;
+use crate::access::Access;
 use crate::approvals::{About, Attendance, CallApprovals};
 use crate::failover::Upstream;
 
@@ -177,10 +178,17 @@ fn prepared(
     let with = Drive {
         upstreams: answered_by(model),
         tools: Arc::new(tools(meeting, bench.dropped.clone())),
+        authority: anybody(),
         person: None,
         approving: Approving {
             approvals: Arc::new(CallApprovals::new()),
-            about: About { project: "a/b".to_owned(), model: None, turn: None, conversation: None },
+            about: About {
+                owner: String::new(),
+                project: "a/b".to_owned(),
+                model: None,
+                turn: None,
+                conversation: None,
+            },
             attendance: Attendance::Nobody,
             wait: Duration::from_secs(300),
         },
@@ -190,6 +198,12 @@ fn prepared(
         remember: Box::new(move |done: Done| drop(done.resume.map(|resume| remembered.set(resume)))),
     };
     (bench, course, events, with)
+}
+
+/// Who may have anything run.
+pub(crate) fn anybody() -> Authority {
+    let access = Access::new(std::path::Path::new("/nowhere"));
+    Authority::of(Arc::new(access), Arc::new(lf_core::Principal::owner()))
 }
 
 fn answered_by(provider: impl ModelProvider + 'static) -> Upstreams {

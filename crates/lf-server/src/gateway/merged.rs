@@ -106,7 +106,10 @@ impl Merged<'_> {
         let items: Vec<(String, Value)> = match list {
             List::Tools | List::Prompts => {
                 let named = named(list, &listed.up);
-                named.into_iter().map(|(_, named)| (named.server, named.definition)).collect()
+                let shown = named
+                    .into_iter()
+                    .filter(|(_, named)| list != List::Tools || self.gate.shows(&named.server, &named.own));
+                shown.map(|(_, named)| (named.server, named.definition)).collect()
             }
             List::Resources | List::Templates => by_uri(list, &listed.up, &mut shadowed),
         };

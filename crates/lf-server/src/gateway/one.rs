@@ -34,7 +34,10 @@ impl One<'_> {
             "tools/list" => {
                 let mut result = self.pool.relay(&self.server, request, caller, channel).await?;
                 if let Some(Value::Array(tools)) = result.get_mut("tools") {
-                    tools.retain_mut(|tool| shown(&self.server, tool));
+                    let own = |tool: &Value| tool["name"].as_str().unwrap_or_default().to_owned();
+                    tools.retain_mut(|tool| {
+                        self.gate.shows(&self.server.name, &own(tool)) && shown(&self.server, tool)
+                    });
                 }
                 Ok(result)
             }

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
-use lf_core::{ChatEvent, Journal as _, Message, Model, ModelError, Project, ToolRef, ToolSet};
+use lf_core::{ChatEvent, Journal as _, Message, Model, ModelError, Principal, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
 use lf_store::{StoreError, TurnJournal, TurnRecord, TurnState};
 use thiserror::Error;
@@ -149,17 +149,23 @@ impl App {
         };
         let Read { mut course, mut events, entries, model, setup, answering } = read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
-        let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone()));
-        let project = self.project_of(&conversation.scope).await?;
+        let who = Arc::new(setup.principal.clone());
+        if !self.access.is_current(&who) {
+            return Err(Hindrance::lasting("the API key that it was asked with was revoked or has expired"));
+        }
+        let until = self.access.until_revoked(&who).child_token();
+        let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone(), until));
+        let project = self.project_of(&who, &conversation.scope).await?;
         // a client of the whole daemon may have named it with its project
         let own = model.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
         let name = own.filter(|_| !project.models.contains_key(&model)).unwrap_or(&model);
-        let (project, model) = self.find_model(Some(&project), Some(name)).await?;
+        let (project, model) = self.find_model(&who, Some(&project), Some(name)).await?;
         let upstreams = self.upstream(&model).map_err(Hindrance::Lasting)?;
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
         let approving = Approving {
             approvals: self.approvals.clone(),
             about: About {
+                owner: who.id.clone(),
                 project: format!("{}/{}", project.namespace, project.name),
                 model: Some(setup.model.clone()),
                 turn: Some(turn.id.clone()),
@@ -173,6 +179,7 @@ impl App {
             upstreams,
             approving,
             tools: self.tools_of(&project, &model),
+            authority: self.authority(&who, &project, &model),
             turn_timeout: setup.limits.turn_timeout,
             person: None,
             journal: Some(Box::new(journal)),
@@ -189,9 +196,9 @@ impl App {
     }
 
     /// The project of a conversation.
-    pub(crate) async fn project_of(&self, scope: &str) -> Result<Arc<Project>, Refusal> {
+    pub(crate) async fn project_of(&self, who: &Principal, scope: &str) -> Result<Arc<Project>, Refusal> {
         let (namespace, name) = scope.split_once('/').unwrap_or((scope, ""));
-        self.find_project(namespace, name).await
+        self.find_project(who, namespace, name).await
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use lf_core::Principal;
 use lf_core::turn::Resume;
 use lf_store::Store;
 use tokio::time::timeout;
@@ -68,8 +69,8 @@ impl Resumes {
         }
     }
 
-    /// What is known about these ids.
-    pub(crate) async fn find(&self, mut ids: Vec<String>) -> HashMap<String, Arc<Resume>> {
+    /// What is known about these ids, as far as it is whose who asks.
+    pub(crate) async fn find(&self, mut ids: Vec<String>, who: &Principal) -> HashMap<String, Arc<Resume>> {
         ids.retain(|id| may_be_ours(id));
         let mut known = HashMap::with_capacity(ids.len());
         let mut looked = 0;
@@ -88,6 +89,7 @@ impl Resumes {
                 known.extend(resume.ids.iter().map(|id| (id.clone(), resume.clone())));
             }
         }
+        known.retain(|_, resume| who.sees(&resume.owner));
         known
     }
 

@@ -16,7 +16,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
 use lf_core::model::ChatRequest;
-use lf_core::{ChatEvent, ModelError, Project};
+use lf_core::{ChatEvent, ModelError, Principal, Project};
 use lf_dialects::anthropic_messages;
 use lf_dialects::openai_chat::{ErrorReply, LfEvents};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use super::faces::{Head, View};
 use super::responses::{Keeper, Way};
 use super::sessions;
-use super::{Scoped, Shared};
+use super::{Scoped, Shared, Who};
 use crate::approvals::Attendance;
 use crate::chat::Conversation;
 use crate::guard::json_body;
@@ -49,15 +49,20 @@ pub(super) async fn count_tokens(request: Request) -> Response {
     }
 }
 
-pub(super) async fn ask(State(shared): State<Shared>, Scoped(scope): Scoped, request: Request) -> Response {
+pub(super) async fn ask(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Scoped(scope): Scoped,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
     let caller = Caller::of(&parts);
     let body = match json_body(&parts, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
-    let keeper = Keeper::new(shared.app.clone(), scope.clone(), caller.clone());
-    let asked = Asked { shared, scope, keeper, caller, headers: parts.headers };
+    let keeper = Keeper::new(shared.app.clone(), who.clone(), scope.clone(), caller.clone());
+    let asked = Asked { shared, who, scope, keeper, caller, headers: parts.headers };
     let (events, head) = match asked.begin(&body).await {
         Ok(Begun::Turn(events, head)) => (events, head),
         Ok(Begun::Aside(begun)) => return Json(begun).into_response(),
@@ -74,6 +79,7 @@ pub(super) async fn ask(State(shared): State<Shared>, Scoped(scope): Scoped, req
 /// Who asks for a turn, and where.
 pub(super) struct Asked {
     pub shared: Shared,
+    pub who: Arc<Principal>,
     pub scope: Option<Arc<Project>>,
     pub keeper: Keeper,
     pub caller: Caller,
@@ -134,11 +140,11 @@ impl Asked {
         request: ChatRequest,
         mut conversation: Conversation,
     ) -> Result<(Events, String, String), ErrorReply> {
-        let Self { shared, scope, caller, headers, .. } = self;
+        let Self { shared, who, scope, caller, headers, .. } = self;
         let refused = |refusal| caller.refused(&refusal);
         let events: Events = match sessions::named(headers, caller.face).map_err(refused)? {
             Some(session) => {
-                let running = sessions::converse(&shared.app, scope.as_ref(), &session, request).await;
+                let running = sessions::converse(&shared.app, who, scope.as_ref(), &session, request).await;
                 Box::pin(running.map_err(refused)?.watch(0).map(|(_, event)| (*event).clone()))
             }
             None => {
@@ -146,7 +152,7 @@ impl Asked {
                     Face::Responses => Attendance::HandedOver,
                     Face::Chat | Face::Messages | Face::Mcp | Face::Own => Attendance::Told,
                 };
-                let events = shared.app.chat_on(scope.as_ref(), request, conversation).await;
+                let events = shared.app.chat_on(who, scope.as_ref(), request, conversation).await;
                 Box::pin(events.map_err(refused)?)
             }
         };

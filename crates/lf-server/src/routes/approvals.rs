@@ -4,26 +4,32 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use lf_core::Principal;
 use lf_core::turn::{Decision, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Shared;
 use super::conversations::{Object, at};
+use super::{Shared, Who};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, KEPT, Outcome, Pending, oldest};
 use crate::memory::unkept;
 use crate::reply::Caller;
 
-pub(super) async fn list(State(shared): State<Shared>, caller: Caller) -> Response {
-    caller.answer(pending(&shared.app).await, |pending| {
+pub(super) async fn list(State(shared): State<Shared>, Who(who): Who, caller: Caller) -> Response {
+    caller.answer(pending(&shared.app, &who).await, |pending| {
         let data: Vec<Value> = pending.iter().map(shown).collect();
         Json(json!({"object": "list", "data": data}))
     })
 }
 
-pub(super) async fn get(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
-    caller.answer(pending(&shared.app).await, |pending| {
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    caller: Caller,
+) -> Response {
+    caller.answer(pending(&shared.app, &who).await, |pending| {
         match pending.iter().find(|pending| pending.ask.id == id) {
             Some(pending) => Json(shown(pending)).into_response(),
             None => unknown(&caller, &id),
@@ -55,6 +61,7 @@ const LONGEST: usize = 1_000;
 /// Decides. The answer comes once the decision is kept.
 pub(super) async fn decide(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(id): Path<String>,
     caller: Caller,
     Object(wanted): Object<Wanted>,
@@ -64,6 +71,11 @@ pub(super) async fn decide(
             let what = format!("`{key}` is longer than {LONGEST} bytes");
             return caller.refuse(StatusCode::BAD_REQUEST, &what);
         }
+    }
+    match pending(&shared.app, &who).await {
+        Ok(pending) if pending.iter().any(|pending| pending.ask.id == id) => {}
+        Ok(_) => return unknown(&caller, &id),
+        Err(refusal) => return caller.refusal(&refusal),
     }
     let verdict = match wanted.decision {
         Word::Approve => Verdict::Approved,
@@ -91,8 +103,17 @@ fn unknown(caller: &Caller, id: &str) -> Response {
     caller.refuse(StatusCode::NOT_FOUND, &what)
 }
 
-/// Everything that waits: in turns that run, after turns that ended, and calls that are of no turn.
-async fn pending(app: &App) -> Result<Vec<Pending>, Refusal> {
+/// Everything that waits for whoever asks: in turns that run, after turns that ended, and calls that are of no turn.
+async fn pending(app: &App, who: &Principal) -> Result<Vec<Pending>, Refusal> {
+    let mut pending = all_pending(app).await?;
+    pending.retain(|pending| {
+        let (namespace, project) = pending.about.project.split_once('/').unwrap_or_default();
+        who.sees(&pending.about.owner) && who.reaches_project(namespace, project)
+    });
+    Ok(pending)
+}
+
+async fn all_pending(app: &App) -> Result<Vec<Pending>, Refusal> {
     let mut pending = app.approvals.pending();
     // without memory there are no conversations in which something could wait
     let Ok(memory) = app.memory() else { return Ok(pending) };
@@ -100,6 +121,7 @@ async fn pending(app: &App) -> Result<Vec<Pending>, Refusal> {
         let created = std::time::UNIX_EPOCH
             + std::time::Duration::from_millis(u64::try_from(left.created).unwrap_or_default());
         let about = About {
+            owner: left.owner.clone(),
             project: left.scope.clone(),
             model: None,
             turn: None,

@@ -7,14 +7,16 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use lf_core::tool::{Hints, ToolProgress};
-use lf_core::{Project, ToolError, ToolRef, ToolSet, ToolSource as _};
+use lf_core::{Principal, Project, ToolError, ToolRef, ToolSet, ToolSource as _};
 use lf_dialects::{anthropic_messages, openai_chat};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Here, Shared};
+use super::{Here, Shared, Who};
 use crate::app::{App, Refusal};
 use crate::approvals::No;
+use crate::authority::Authority;
+use crate::driver::execute_tool;
 use crate::guard::json_body;
 use crate::reply::{Caller, Face};
 use crate::view;
@@ -23,8 +25,8 @@ use crate::view;
 const OWNER: &str = "llamafarm";
 
 /// In the shape of the API that asks: Anthropic's clients say which version of it they speak.
-pub(super) async fn models(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    let names = shared.app.model_names(None).await;
+pub(super) async fn models(State(shared): State<Shared>, Who(who): Who, headers: HeaderMap) -> Response {
+    let names = shared.app.model_names(&who, None).await;
     let names = names.iter().map(String::as_str);
     match speaks_anthropic(&headers) {
         true => Json(anthropic_messages::models(names)).into_response(),
@@ -38,6 +40,7 @@ fn speaks_anthropic(headers: &HeaderMap) -> bool {
 
 pub(super) async fn model(
     State(shared): State<Shared>,
+    Who(who): Who,
     mut caller: Caller,
     headers: HeaderMap,
     Path(model): Path<String>,
@@ -45,20 +48,20 @@ pub(super) async fn model(
     if speaks_anthropic(&headers) {
         caller.face = Face::Messages;
     }
-    let found = shared.app.find_model(None, Some(&model)).await;
+    let found = shared.app.find_model(&who, None, Some(&model)).await;
     caller.answer(found, |_| match caller.face {
         Face::Messages => Json(anthropic_messages::model(&model)),
         _ => Json(openai_chat::models([model.as_str()], 0, OWNER)["data"][0].take()),
     })
 }
 
-pub(super) async fn project_models(Here(project): Here, headers: HeaderMap) -> Response {
+pub(super) async fn project_models(Here(project): Here, Who(who): Who, headers: HeaderMap) -> Response {
+    let reached = || project.models.iter().filter(|(name, _)| who.reaches_model(name));
+    let names = || reached().map(|(name, _)| name.as_str());
     if speaks_anthropic(&headers) {
-        return Json(anthropic_messages::models(project.models.keys().map(String::as_str))).into_response();
+        return Json(anthropic_messages::models(names())).into_response();
     }
-    let models: Vec<Value> = project
-        .models
-        .iter()
+    let models: Vec<Value> = reached()
         .map(|(name, entry)| {
             let mut shown = view::model(name, entry);
             if let Ok(model) = entry {
@@ -68,14 +71,14 @@ pub(super) async fn project_models(Here(project): Here, headers: HeaderMap) -> R
             shown
         })
         .collect();
-    let mut list = openai_chat::models(project.models.keys().map(String::as_str), 0, OWNER);
+    let mut list = openai_chat::models(names(), 0, OWNER);
     list["total"] = models.len().into();
     list["models"] = models.into();
     Json(list).into_response()
 }
 
-pub(super) fn main_project(app: &App) -> Result<Arc<Project>, Refusal> {
-    app.project()
+pub(super) fn main_project(app: &App, who: &Principal) -> Result<Arc<Project>, Refusal> {
+    app.main_for(who)
         .cloned()
         .ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
 }
@@ -88,15 +91,17 @@ pub(super) struct OfModel {
 pub(super) async fn tools(
     State(shared): State<Shared>,
     caller: Caller,
+    Who(who): Who,
     Here(project): Here,
     Query(of): Query<OfModel>,
 ) -> Response {
     let app = &shared.app;
-    let (project, model) = match app.find_model(Some(&project), of.model.as_deref()).await {
+    let (project, model) = match app.find_model(&who, Some(&project), of.model.as_deref()).await {
         Ok(found) => found,
         Err(refusal) => return caller.refusal(&refusal),
     };
-    let catalogue = app.tools_of(&project, &model).list(&model.servers).await;
+    let mut catalogue = app.tools_of(&project, &model).list(&model.servers).await;
+    catalogue.tools.retain(|tool| who.reaches_tool(&tool.id));
     let set = ToolSet::new(&catalogue, &model.tools, &[]);
     let tools = view::tools(&set);
     let down: Vec<Value> =
@@ -117,7 +122,7 @@ struct Execute {
 }
 
 /// Runs one tool, as the design documents' clients do: `{server, tool, arguments}`.
-pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> Response {
+pub(super) async fn execute(State(shared): State<Shared>, Who(who): Who, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let caller = Caller::of(&parts);
     let body = match json_body(&parts, body).await {
@@ -134,8 +139,8 @@ pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> R
         }
     };
     let project = match call.project.as_deref().map(|name| name.split_once('/')) {
-        None => main_project(&shared.app),
-        Some(Some((namespace, name))) => shared.app.find_project(namespace, name).await,
+        None => main_project(&shared.app, &who),
+        Some(Some((namespace, name))) => shared.app.find_project(&who, namespace, name).await,
         Some(None) => {
             let what = "`project` must be `namespace/project`";
             return caller.refuse(StatusCode::BAD_REQUEST, what);
@@ -145,10 +150,15 @@ pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> R
         Ok(project) => project,
         Err(refusal) => return caller.refusal(&refusal),
     };
-    run(&shared.app, &caller, &project, call).await
+    run((&shared.app, &who), &caller, &project, call).await
 }
 
-async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Response {
+async fn run(
+    (app, who): (&App, &Arc<Principal>),
+    caller: &Caller,
+    project: &Project,
+    call: Execute,
+) -> Response {
     let Some(server) = project.servers.get(&call.server) else {
         let known: Vec<&str> = project.servers.keys().map(String::as_str).collect();
         let what = format!(
@@ -161,13 +171,19 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
     let tools = app.pool.tools([(call.server.clone(), server.clone())]);
     let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
     let arguments = call.arguments.unwrap_or_default();
+    let authority = Authority::of(app.access.clone(), who.clone());
+    if let Err(reason) = authority.may_run(&tool) {
+        // nobody is asked about what may not be run anyway
+        let denied = ToolError::Denied { server: call.server, tool: call.tool, reason };
+        return caller.refuse(StatusCode::FORBIDDEN, &denied.to_string());
+    }
     if let Ok(server) = server {
         let listed = tools.list(std::slice::from_ref(&call.server)).await.tools;
         let approval = listed.iter().find(|listed| listed.id == tool).map(|listed| listed.approval);
         // a tool that is not listed is as dangerous as one that says nothing of itself
         let approval = approval.unwrap_or_else(|| server.tools.approval(&call.tool, Hints::of(&Value::Null)));
         let project = format!("{}/{}", project.namespace, project.name);
-        match app.approvals.may_run(approval, &tool, &arguments, project).await {
+        match app.approvals.may_run(approval, &tool, &arguments, (who, project)).await {
             Ok(()) => {}
             Err(No::Said(text)) => return caller.refuse(StatusCode::FORBIDDEN, &text),
             Err(No::Tool) => {
@@ -176,12 +192,16 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
             }
         }
     }
-    match tools.call(&tool, &arguments, &|_: ToolProgress| {}).await {
+    let attendant = |_: ToolProgress| {};
+    let call_id = uuid::Uuid::new_v4().simple().to_string();
+    let (outcome, _) = execute_tool((&tools, &authority), &tool, &call_id, &arguments, &attendant).await;
+    match outcome {
         Ok(output) => Json(view::output(&call.server, &call.tool, &output)).into_response(),
         Err(error) => {
             let status = match &error {
                 ToolError::UnknownTool { .. } => StatusCode::NOT_FOUND,
                 ToolError::Down { .. } | ToolError::RateLimited { .. } => StatusCode::SERVICE_UNAVAILABLE,
+                ToolError::Denied { .. } => StatusCode::FORBIDDEN,
                 ToolError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
                 ToolError::Refused { code: -32602, .. } => StatusCode::BAD_REQUEST,
                 ToolError::Refused { .. } | ToolError::Lost { .. } | ToolError::TooLarge { .. } => {
@@ -203,8 +223,8 @@ pub(super) async fn hello() -> Json<Value> {
     )
 }
 
-pub(super) async fn info(State(shared): State<Shared>) -> Json<Value> {
-    let project = shared.app.project().map(|project| format!("{}/{}", project.namespace, project.name));
+pub(super) async fn info(State(shared): State<Shared>, Who(who): Who) -> Json<Value> {
+    let project = shared.app.main_for(&who).map(|project| format!("{}/{}", project.namespace, project.name));
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "data_directory": shared.app.data_dir().display().to_string(),

@@ -9,8 +9,8 @@ use lf_dialects::openai_chat::decode_request;
 use lf_store::Kept;
 use serde_json::{Map, Value, json};
 
-use super::Shared;
 use super::conversations::{Object, bad, find};
+use super::{Shared, Who};
 use crate::app::Refusal;
 use crate::memory::{named, pending, unkept};
 use crate::reply::Caller;
@@ -18,9 +18,14 @@ use crate::reply::Caller;
 /// The fields that a message may be given with.
 const FIELDS: [&str; 5] = ["role", "content", "tool_calls", "tool_call_id", "name"];
 
-pub(super) async fn list(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    caller: Caller,
+) -> Response {
     let read = async {
-        find(&shared, &id).await?;
+        find(&shared, &who, &id).await?;
         let store = &shared.app.memory()?.store;
         store.messages(&id, 0).await.map_err(|error| unkept(&error))
     };
@@ -35,11 +40,12 @@ pub(super) async fn list(State(shared): State<Shared>, Path(id): Path<String>, c
 
 pub(super) async fn get(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path((id, name)): Path<(String, String)>,
     caller: Caller,
 ) -> Response {
     let read = async {
-        find(&shared, &id).await?;
+        find(&shared, &who, &id).await?;
         let store = &shared.app.memory()?.store;
         store.message(&id, &name).await.map_err(|error| unkept(&error))
     };
@@ -53,13 +59,14 @@ pub(super) async fn get(
 /// Adds a message without asking the model. While a turn runs, it waits for its end.
 pub(super) async fn append(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(id): Path<String>,
     caller: Caller,
     Object(fields): Object<Map<String, Value>>,
 ) -> Response {
     let appended = async {
         let said = said(&fields)?;
-        find(&shared, &id).await?;
+        find(&shared, &who, &id).await?;
         let memory = shared.app.memory()?;
         let _guard = memory.turn_to_speak(&id).await;
         let before = memory.store.messages(&id, 0).await.map_err(|error| unkept(&error))?;
@@ -117,6 +124,7 @@ fn fits(said: &Message, before: &[Kept]) -> Result<(), Refusal> {
 
 pub(super) async fn delete(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path((id, name)): Path<(String, String)>,
     caller: Caller,
 ) -> Response {
@@ -125,7 +133,7 @@ pub(super) async fn delete(
         Err(refusal) => return caller.refusal(&refusal),
     };
     let deleted = async {
-        find(&shared, &id).await?;
+        find(&shared, &who, &id).await?;
         if guard.is_none() {
             return Ok(None);
         }

@@ -10,19 +10,23 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Shared;
+use super::{Shared, Who};
 use crate::app::{EditRefusal, StoredProject, Wanted};
 use crate::guard::{json_body, whole_body};
 
 /// The one template there is: what `lf init` writes.
 pub(crate) const TEMPLATES: [&str; 1] = ["default"];
 
-pub(super) async fn all(State(shared): State<Shared>) -> Response {
-    listed(shared.app.list_projects(None).await)
+pub(super) async fn all(State(shared): State<Shared>, Who(who): Who) -> Response {
+    listed(shared.app.list_projects(&who, None).await)
 }
 
-pub(super) async fn list(State(shared): State<Shared>, Path(namespace): Path<String>) -> Response {
-    listed(shared.app.list_projects(Some(namespace)).await)
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(namespace): Path<String>,
+) -> Response {
+    listed(shared.app.list_projects(&who, Some(namespace)).await)
 }
 
 fn listed(projects: Result<Vec<StoredProject>, EditRefusal>) -> Response {
@@ -37,8 +41,12 @@ fn listed(projects: Result<Vec<StoredProject>, EditRefusal>) -> Response {
 
 type Scope = Path<(String, String)>;
 
-pub(super) async fn get(State(shared): State<Shared>, Path((namespace, name)): Scope) -> Response {
-    answer(shared.app.show_project(namespace, name).await)
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((namespace, name)): Scope,
+) -> Response {
+    answer(shared.app.show_project(&who, namespace, name).await)
 }
 
 #[derive(Deserialize)]
@@ -53,6 +61,7 @@ struct Create {
 
 pub(super) async fn create(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(namespace): Path<String>,
     request: Request,
 ) -> Response {
@@ -72,7 +81,7 @@ pub(super) async fn create(
         return error(StatusCode::NOT_FOUND, "ConfigTemplateNotFound", &what, Value::Null);
     }
     let config = create.config.map(Wanted::Value);
-    answer(shared.app.create_project(namespace, create.name, config).await)
+    answer(shared.app.create_project(&who, namespace, create.name, config).await)
 }
 
 #[derive(Deserialize)]
@@ -87,6 +96,7 @@ struct Put {
 /// `{"config": …}` as JSON, or the file itself as YAML.
 pub(super) async fn put(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path((namespace, name)): Scope,
     request: Request,
 ) -> Response {
@@ -109,12 +119,16 @@ pub(super) async fn put(
     };
     let (wanted, revision) = given;
     let revision = revision.or_else(|| if_match(&parts));
-    answer(shared.app.replace_project(namespace, name, wanted, revision).await)
+    answer(shared.app.replace_project(&who, namespace, name, wanted, revision).await)
 }
 
-pub(super) async fn delete(State(shared): State<Shared>, Path((namespace, name)): Scope) -> Response {
+pub(super) async fn delete(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((namespace, name)): Scope,
+) -> Response {
     let gone = json!({"project": {"namespace": namespace, "name": name}});
-    match shared.app.remove_project(namespace, name).await {
+    match shared.app.remove_project(&who, namespace, name).await {
         Ok(()) => Json(gone).into_response(),
         Err(refusal) => refused(refusal),
     }

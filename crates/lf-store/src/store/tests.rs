@@ -42,6 +42,7 @@ fn conversation(id: &str) -> Conversation {
         id: id.to_owned(),
         scope: "default/p".to_owned(),
         kind: Kind::Conversation,
+        owner: String::new(),
         title: Some(format!("About {id}")),
         system: None,
         model: None,
@@ -183,7 +184,7 @@ async fn words_find_the_conversations_in_which_they_were_said() {
             .unwrap();
     }
     let ids = async |words: &str| {
-        let found = bench.store.search("default/p", words, ALL).await.unwrap();
+        let found = bench.store.search("default/p", words, None, ALL).await.unwrap();
         let mut ids: Vec<String> = found.into_iter().map(|found| found.id).collect();
         ids.sort();
         ids.concat()

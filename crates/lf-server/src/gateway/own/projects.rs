@@ -1,8 +1,6 @@
 //! The tools that show and change stored projects: the same functions, rules and words as their routes.
 
-use std::sync::Arc;
-
-use lf_core::ToolOutput;
+use lf_core::{Principal, ToolOutput};
 use serde_json::{Map, Value, json};
 
 use super::{definition, reading, shown};
@@ -25,13 +23,13 @@ pub(super) fn arguments(tool: &str) -> Option<&'static [&'static str]> {
 }
 
 pub(super) async fn run(
-    app: &Arc<App>,
+    (app, who): (&App, &Principal),
     tool: &str,
     arguments: &Map<String, Value>,
 ) -> Result<ToolOutput, String> {
     let text = |key: &str| text(arguments, key);
     if tool == "projects_list" {
-        let projects = app.list_projects(text("namespace")?).await.map_err(|refusal| told(&refusal))?;
+        let projects = app.list_projects(who, text("namespace")?).await.map_err(|refusal| told(&refusal))?;
         let projects: Vec<Value> = projects.iter().map(without_config).collect();
         return Ok(shown(&json!({"total": projects.len(), "projects": projects})));
     }
@@ -50,19 +48,19 @@ pub(super) async fn run(
                 TEMPLATES.join(", ")
             ));
         }
-        return answer(app.create_project(namespace, name, config).await);
+        return answer(app.create_project(who, namespace, name, config).await);
     }
     let (namespace, name) = named(arguments)?.ok_or("`project` is missing")?;
     if tool == "project_delete" {
         let gone = json!({"project": {"namespace": namespace, "name": name}});
         return app
-            .remove_project(namespace, name)
+            .remove_project(who, namespace, name)
             .await
             .map(|()| shown(&gone))
             .map_err(|refusal| told(&refusal));
     }
     let config = config.ok_or("`config` is missing")?;
-    answer(app.replace_project(namespace, name, config, text("revision")?).await)
+    answer(app.replace_project(who, namespace, name, config, text("revision")?).await)
 }
 
 /// The project that is meant: as `namespace/name`, or both apart; `None` where none is.

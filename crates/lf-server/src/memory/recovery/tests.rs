@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::driver::tests::Runs;
+use crate::driver::tests::{Runs, anybody};
 use crate::memory::message_id;
 use crate::memory::tests::unattended;
 
@@ -135,6 +135,7 @@ fn with(journal: impl Journal + 'static, walks: &Walks) -> Drive {
     Drive {
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
         tools: Arc::new(walking(walks.clone())),
+        authority: anybody(),
         turn_timeout: std::time::Duration::from_secs(60),
         person: None,
         approving: unattended(),
@@ -168,6 +169,7 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
     let walks = Walks::default();
     let memory = Arc::new(Memory::new(store(dir.path()).await));
     let conversation = Conversation {
+        owner: String::new(),
         id: "c".to_owned(),
         scope: "a/b".to_owned(),
         kind: Kind::Conversation,
@@ -187,7 +189,7 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
     let journal = Dying { journal, left: entries, cut, leave: memory.leave.clone() };
     let mut events = Vec::new();
     let course = Course::new(setup, &mut events);
-    let running = Arc::new(Running::new(turn.clone(), "c".to_owned()));
+    let running = Arc::new(Running::new(turn.clone(), "c".to_owned(), CancellationToken::new()));
     let guard = memory.line("c").lock_owned().await;
     memory.run(running.clone(), course, events, with(journal, &walks), guard);
     let told = watched(running).await;
@@ -205,7 +207,7 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
             read(&memory, &record).await.unwrap();
         let mut journal = memory.store.journal(&record, entries);
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
-        let running = Arc::new(Running::new(turn.clone(), "c".to_owned()));
+        let running = Arc::new(Running::new(turn.clone(), "c".to_owned(), CancellationToken::new()));
         let guard = memory.line("c").lock_owned().await;
         memory.run(running.clone(), course, events, with(journal, &walks), guard);
         all = watched(running).await;

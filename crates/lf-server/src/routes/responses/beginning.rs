@@ -89,11 +89,12 @@ impl Keeper {
         if stored.previous.is_some() {
             return Ok(None);
         }
-        let (project, _) = self.app.find_model(self.project.as_ref(), Some(model)).await?;
+        let (project, _) = self.app.find_model(&self.who, self.project.as_ref(), Some(model)).await?;
         Ok(Some(Conversation {
             id: stored.conversation.clone(),
             scope: format!("{}/{}", project.namespace, project.name),
             kind: ConversationKind::Response,
+            owner: self.who.id.clone(),
             title: None,
             system: None,
             model: None,
@@ -149,7 +150,7 @@ impl Asked {
         let begun = async {
             let app = &self.shared.app;
             let memory = app.memory()?;
-            let prepared = app.prepare(self.scope.as_ref(), request, conversation).await?;
+            let prepared = app.prepare(&self.who, self.scope.as_ref(), request, conversation).await?;
             let head = Head::new(&prepared.setup.id, prepared.setup.model.clone(), view, self.told());
             let mut stored = self.keeper.row(&head, body, plan.previous.as_deref(), Value::Null);
             show(&head, &mut stored);
@@ -186,13 +187,14 @@ impl Asked {
         let View::Responses(asked) = &view else { return Ok(Begun::Aside(Value::Null)) };
         let (calls_left, is_stored) = (asked.max_tool_calls, asked.store);
         let begun = async {
-            let conversation = conversations::find(&self.shared, id).await?;
+            let conversation = conversations::find(&self.shared, &self.who, id).await?;
             if !self.keeper.scope.is_empty() && conversation.scope != self.keeper.scope {
                 return Err(Refusal::UnknownConversation(id.to_owned()));
             }
-            let project = self.shared.app.project_of(&conversation.scope).await?;
+            let project = self.shared.app.project_of(&self.who, &conversation.scope).await?;
             let attendance = Attendance::Watched;
-            let saying = Saying { request, chosen_tools: false, calls_left, attendance };
+            let who = self.who.clone();
+            let saying = Saying { who, request, chosen_tools: false, calls_left, attendance };
             self.shared.app.converse(Some(&project), &conversation, saying).await
         };
         let running = begun.await.map_err(|refusal| self.caller.refused(&refusal))?;
