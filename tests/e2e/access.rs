@@ -4,10 +4,16 @@ mod hostile;
 mod names;
 mod reach;
 
+use std::process::Command;
+
 use lf_server::{Need, Route, route_table};
 use lf_tests::client::{Response, chat, request};
-use lf_tests::project::{Daemon, TestProject};
-use lf_tests::scripted_model::{Reply, ScriptedModel};
+use lf_tests::peers;
+use lf_tests::project::{Daemon, TestProject, scripted};
+use lf_tests::scripted_mcp::Script;
+use lf_tests::scripted_model::{Reply, ScriptedModel, rounds_so_far};
+use lf_tests::wait::eventually;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 const NOWHERE: &str = "http://127.0.0.1:9/v1";
@@ -189,4 +195,81 @@ fn commands_of_the_same_owner_find_his_token_and_hand_it_to_nobody_else() {
     project.run(&["approvals", "--server", &url]).failed(1);
     let heard = heard.join().unwrap();
     assert!(heard.starts_with("get ") && !heard.contains("authorization"), "{heard}");
+}
+
+#[test]
+fn the_sdks_are_let_in_with_a_key_and_raise_their_own_errors_without() {
+    let model = ScriptedModel::start_with(|_, _| Some(Reply::text("hello")));
+    let project = TestProject::with_model(&model.base_url(), &[]);
+    let (chatter, reader) = (project.key(&["chatter"]), project.key(&["reader", "--scope", "read"]));
+    let wrong = format!("lfk_00000000_{}", "0".repeat(64));
+    for host in ["0.0.0.0", "127.0.0.1"] {
+        let daemon = project.serve_with(&["--host", host]);
+        let url = format!("http://127.0.0.1:{}", daemon.port());
+        for (sdk, base_url) in [("openai", format!("{url}/v1")), ("anthropic", url.clone())] {
+            let seen = |key: &str| {
+                let mut command = Command::new(peers::python("python"));
+                command.arg(peers::script("with_key.py")).args([sdk, &base_url, key]);
+                peers::run(&command, project.home(), "").ok().json()
+            };
+            let refused = json!({"class": "AuthenticationError", "status": 401});
+            assert_eq!(seen(&chatter), json!({"text": "hello"}), "{sdk}");
+            assert_eq!(seen(&wrong), refused, "{sdk}");
+            assert_eq!(seen(&reader), json!({"class": "PermissionDeniedError", "status": 403}), "{sdk}");
+            let dummy = if host == "0.0.0.0" { refused } else { json!({"text": "hello"}) };
+            assert_eq!(seen("-"), dummy, "{sdk} at {host}");
+        }
+        daemon.stop();
+    }
+}
+
+#[test]
+fn a_turn_that_a_crash_left_goes_on_for_its_key_and_not_without_it() {
+    let model = ScriptedModel::start_with(|_, request| {
+        Some(match rounds_so_far(request) {
+            0 if request["tools"].is_array() => Reply::call("a", "~echo", json!({"n": 1})),
+            _ => Reply::text("done"),
+        })
+    });
+    let mut server = scripted("m", &Script::echoing(&["echo"]));
+    server["approval"] = json!("ask");
+    let project = TestProject::with_model(&model.base_url(), &[server]);
+    let keys = ["stays", "goes"].map(|name| project.key(&[name, "--scope", "chat,read,approve"]));
+    let daemon = project.serve();
+    let begun = keys.each_ref().map(|key| {
+        let key = ("x-api-key", key.as_str());
+        let made = ask(&daemon, "POST", "/conversations", key, Some(&json!({}))).json();
+        let id = made["conversation"]["id"].as_str().unwrap().to_owned();
+        let tool = json!({"server_id": "m", "tool_name": "echo"});
+        ask(&daemon, "POST", &format!("/conversations/{id}/tools"), key, Some(&tool)).ok();
+        let url = daemon.url(&format!("/conversations/{id}/chat"));
+        drop(lf_tests::client::stream_with(&url, &[key], &json!({"content": "hi", "stream": true})));
+        eventually("the turn", || {
+            let shown = ask(&daemon, "GET", &format!("/conversations/{id}"), key, None).json();
+            shown["conversation"]["running_turns"][0].as_str().map(str::to_owned)
+        })
+    });
+    let waiting = |daemon: &Daemon, key: &str| {
+        let all = ask(daemon, "GET", "/v1/approvals", ("x-api-key", key), None).json();
+        all["data"][0]["id"].as_str().map(str::to_owned)
+    };
+    for key in &keys {
+        eventually("the approval", || waiting(&daemon, key));
+    }
+    daemon.signal(Signal::SIGKILL);
+    drop(daemon);
+    project.run(&["keys", "revoke", "goes"]).ok();
+    let daemon = project.serve();
+    let approval = eventually("the approval again", || waiting(&daemon, &keys[0]));
+    let decided = json!({"decision": "approve"});
+    let path = format!("/v1/approvals/{approval}");
+    ask(&daemon, "POST", &path, ("x-api-key", &keys[0]), Some(&decided)).ok();
+    for (turn, status) in begun.iter().zip(["finished", "failed"]) {
+        eventually(status, || {
+            let shown = ask(&daemon, "GET", &format!("/v1/turns/{turn}"), ("accept", "*/*"), None).ok();
+            (shown["status"] == status).then_some(())
+        });
+    }
+    assert_eq!(daemon.log().matches("Executing MCP tool").count(), 1, "{}", daemon.log());
+    daemon.stop();
 }

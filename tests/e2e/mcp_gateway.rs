@@ -29,7 +29,7 @@ fn client(arguments: &[&str], steps: &Value) -> Value {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(peers::python("python"));
     command.arg(peers::script("mcp_client.py")).args(arguments);
-    peers::take_steps(command, home.path(), steps)
+    peers::take_steps(&command, home.path(), steps)
 }
 
 fn route(daemon: &Daemon, rest: &str) -> String {

@@ -130,6 +130,11 @@ pub fn stream(url: &str, body: &Value) -> Events {
     open(build("POST", url, &[], Some(body.to_string())))
 }
 
+/// The same with these headers.
+pub fn stream_with(url: &str, headers: &[(&str, &str)], body: &Value) -> Events {
+    open(build("POST", url, headers, Some(body.to_string())))
+}
+
 /// Gets a stream, and reads its events one by one.
 pub fn watch(url: &str, headers: &[(&str, &str)]) -> Events {
     open(build("GET", url, headers, None))

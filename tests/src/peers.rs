@@ -60,8 +60,8 @@ fn installed(path: PathBuf) -> PathBuf {
 }
 
 /// Runs a peer to its end, with this on its stdin. Nothing but `PATH` comes from outside; `home` keeps its files.
-pub fn run(command: Command, home: &Path, input: &str) -> Finished {
-    let mut command = as_owner(&command);
+pub fn run(command: &Command, home: &Path, input: &str) -> Finished {
+    let mut command = as_owner(command);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", home);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = Background::start(command);
@@ -87,6 +87,6 @@ fn as_owner(command: &Command) -> Command {
 }
 
 /// What an SDK's client sees: `command` runs `mcp_client.py` or `mcp_client.mjs`, which say what the steps can be.
-pub fn take_steps(command: Command, home: &Path, steps: &Value) -> Value {
+pub fn take_steps(command: &Command, home: &Path, steps: &Value) -> Value {
     run(command, home, &steps.to_string()).ok().json()
 }
