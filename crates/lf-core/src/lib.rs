@@ -5,6 +5,8 @@
 
 pub mod secret;
 
+pub mod principal;
+
 pub mod project;
 
 pub mod policy;
@@ -37,6 +39,7 @@ pub use message::{Arguments, AssistantMessage, Content, Message, Part, Prose, To
 pub use model::{
     DeltaStream, FinishReason, ModelDelta, ModelError, ModelProvider, ModelRequest, ToolChoice, Usage,
 };
+pub use principal::{Principal, Scope};
 pub use project::{McpServer, Model, Project};
 pub use secret::Secret;
 pub use tool::{BoxFuture, Catalogue, Tool, ToolError, ToolOutput, ToolRef, ToolSource};

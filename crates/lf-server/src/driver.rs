@@ -19,6 +19,7 @@ use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
+use crate::authority::Errand;
 use crate::failover::Upstreams;
 use crate::rules::{self, Asked, Check, Facts, permit};
 pub(crate) use asking::Approving;
@@ -33,6 +34,8 @@ pub(crate) struct Drive {
     pub tools: Arc<dyn ToolSource>,
     /// Who says which calls run.
     pub check: Arc<dyn Check>,
+    /// What this daemon is told where it is one of the servers.
+    pub errand: Errand,
     /// Stands still while the person is asked.
     pub turn_timeout: Duration,
     /// Who is asked what servers ask in the middle of calls.
@@ -53,8 +56,18 @@ pub(crate) fn drive(
     events: Vec<ChatEvent>,
     drive: Drive,
 ) -> impl Stream<Item = ChatEvent> + Send + 'static {
-    let Drive { mut upstreams, tools, check, turn_timeout, person, approving, journal, stop, remember } =
-        drive;
+    let Drive {
+        mut upstreams,
+        tools,
+        check,
+        errand,
+        turn_timeout,
+        person,
+        approving,
+        journal,
+        stop,
+        remember,
+    } = drive;
     let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();
@@ -134,8 +147,12 @@ pub(crate) fn drive(
                     let mut waiting = runnable(run).into_iter();
                     let (reports, mut reported) = mpsc::channel(PROGRESS_BUFFER);
                     let attending = Attending::new(reports, person.clone(), clock.clone());
-                    let model = upstreams.name().to_owned();
-                    let runner = Runner { tools: tools.clone(), check: check.clone(), model: model.into() };
+                    let runner = Runner {
+                        tools: tools.clone(),
+                        check: check.clone(),
+                        errand: errand.clone(),
+                        model: upstreams.name().into(),
+                    };
                     let mut running = FuturesUnordered::new();
                     let last = loop {
                         while running.len() < parallel {
@@ -361,6 +378,7 @@ fn runnable(run: &RunTools) -> Vec<Runnable> {
 struct Runner {
     tools: Arc<dyn ToolSource>,
     check: Arc<dyn Check>,
+    errand: Errand,
     model: Arc<str>,
 }
 
@@ -389,7 +407,7 @@ async fn run_call(
         tokio::time::sleep(pause).await;
     }
     let empty = serde_json::Map::new();
-    let attendant = attending.call(&call.id, is_tried_again);
+    let attendant = attending.call(&call.id, is_tried_again, runner.errand.mandate_for(&facts.tool));
     let arguments = call.arguments.value().unwrap_or(&empty);
     let asked = Asked { model: Some(&runner.model), facts: &facts, arguments };
     let (outcome, elapsed) = execute_tool(&*runner.tools, &*runner.check, &asked, &call.id, &attendant).await;

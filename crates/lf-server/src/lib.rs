@@ -2,6 +2,8 @@
 
 mod app;
 
+pub mod access;
+
 mod approvals;
 
 mod template;
@@ -24,6 +26,10 @@ mod gateway;
 
 mod guard;
 
+mod admission;
+
+mod authority;
+
 mod reply;
 
 mod routes;
@@ -37,6 +43,8 @@ pub mod explain;
 pub use app::{App, Command, EditRefusal, Loader, Parts, Refusal, StoredProject, Wanted};
 pub use chat::{Calls, With};
 pub use gateway::{Gateway, Offering};
+pub use guard::cors_origin;
 pub use lf_models::Timeouts;
 pub use recording::Recording;
+pub use routes::{Need, Route, route_table};
 pub use serve::{BindError, Serve, bind, serve};

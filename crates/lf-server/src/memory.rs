@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::turn::{Course, Done, Entry, seen_in};
-use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
+use lf_core::{ChatEvent, Journal, Message, ModelError, Principal, Project};
 use lf_store::{Begin, Conversation, Known, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,7 @@ use endings::{Ending, Endings, ended_unkept};
 use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use resumes::Resumes;
+use running::Over;
 pub(crate) use running::Running;
 use speaking::Order;
 use speaking::SPEAK_WAIT;
@@ -70,6 +71,7 @@ pub(crate) struct Memory {
 /// What is said in a conversation, and how it is to be answered.
 #[derive(Clone)]
 pub(crate) struct Saying {
+    pub who: Arc<Principal>,
     /// The client's: model, messages, tools, parameters.
     pub request: ChatRequest,
     /// All tools of the model, or those that were chosen for the conversation.
@@ -135,6 +137,8 @@ impl Memory {
 /// What only has to be written to begin.
 struct Ready {
     prepared: Prepared,
+    /// Ends the turn with the key that it was asked with.
+    until: CancellationToken,
     approving: Approving,
     recording: Option<Recording>,
     conversation: String,
@@ -211,14 +215,15 @@ impl App {
         saying: Saying,
     ) -> Result<Ready, Refusal> {
         let unkept = |error: StoreError| unkept(&error);
-        let longest = self.queue_timeout(memory, scope, (id, saying.request.model.as_deref())).await?;
+        let longest =
+            self.queue_timeout(memory, (&saying.who, scope), (id, saying.request.model.as_deref())).await?;
         let guard = memory.next_to_speak(id, longest).await?;
         // it may have been changed or deleted while this one waited
         let found = memory.store.conversation(id).await.map_err(unkept)?;
         let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
             return Err(Refusal::UnknownConversation(id.to_owned()));
         };
-        let Saying { mut request, chosen_tools, calls_left, attendance, recall } = saying;
+        let Saying { who, mut request, chosen_tools, calls_left, attendance, recall } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
         if let Some(recall) = recall {
@@ -231,7 +236,7 @@ impl App {
         let said = unsaid(&kept, said);
         let place = kept.last().map_or(0, |kept| kept.seq);
         let again = kept.split_off(kept.len() - context::repeated(&kept, &said));
-        let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
+        let budget = context::budget(&self.find_model(&who, scope, request.model.as_deref()).await?.1);
         let seen = seen_in(kept.iter().chain(&again).map(|kept| &kept.message));
         let shown = context::window(&conversation, &systems, &kept, &said, budget);
         let tools = match chosen_tools {
@@ -251,7 +256,7 @@ impl App {
             seen,
             ..chat::Conversation::default()
         };
-        let prepared = self.prepare(scope, request, with).await?;
+        let prepared = self.prepare(&who, scope, request, with).await?;
         let kept = again.len();
         let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
         let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
@@ -263,9 +268,14 @@ impl App {
     }
 
     /// How long what is said in a conversation without asking its model waits for the messages before it.
-    pub(crate) async fn wait_in(&self, memory: &Memory, conversation: &Conversation) -> Duration {
-        let Ok(project) = self.project_of(&conversation.scope).await else { return SPEAK_WAIT };
-        let said = self.queue_timeout(memory, Some(&project), (&conversation.id, None)).await;
+    pub(crate) async fn wait_in(
+        &self,
+        who: &Principal,
+        memory: &Memory,
+        conversation: &Conversation,
+    ) -> Duration {
+        let Ok(project) = self.project_of(who, &conversation.scope).await else { return SPEAK_WAIT };
+        let said = self.queue_timeout(memory, (who, Some(&project)), (&conversation.id, None)).await;
         // also a conversation whose model is gone can be added to
         said.unwrap_or(SPEAK_WAIT)
     }
@@ -274,7 +284,7 @@ impl App {
     async fn queue_timeout(
         &self,
         memory: &Memory,
-        scope: Option<&Arc<Project>>,
+        (who, scope): (&Principal, Option<&Arc<Project>>),
         (id, model): (&str, Option<&str>),
     ) -> Result<Duration, Refusal> {
         let model = match model.filter(|name| !name.is_empty()) {
@@ -283,7 +293,7 @@ impl App {
                 memory.store.conversation(id).await.map_err(|error| unkept(&error))?.and_then(|it| it.model)
             }
         };
-        Ok(self.find_model(scope, model.as_deref()).await?.1.limits.queue_timeout)
+        Ok(self.find_model(who, scope, model.as_deref()).await?.1.limits.queue_timeout)
     }
 
     /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end. Of the guards the first
@@ -328,7 +338,8 @@ impl App {
             wait: prepared.setup.limits.approval_timeout,
         };
         let recording = self.recording(&prepared.project, &prepared.setup, None);
-        Ready { prepared, approving, recording, conversation, said, kept: 0, after: None, guard }
+        let until = self.access.until_revoked(&prepared.setup.principal);
+        Ready { prepared, until, approving, recording, conversation, said, kept: 0, after: None, guard }
     }
 }
 
@@ -339,7 +350,7 @@ fn not_begun(error: &tokio::task::JoinError) -> Refusal {
 impl Memory {
     /// Keeps what was said and the beginning of its turn, and lets it run. Nothing where another daemon's turn came first.
     async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Option<Arc<Running>>, Refusal> {
-        let Ready { prepared, approving, recording, conversation, said, kept, after, guard } = ready;
+        let Ready { prepared, until, approving, recording, conversation, said, kept, after, guard } = ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let said_now = &said[kept..];
@@ -356,12 +367,13 @@ impl Memory {
         };
         let turn_timeout = prepared.setup.limits.turn_timeout;
         let (course, events) = chat::begin(prepared.setup, prepared.notices, Some(&mut journal));
-        let running = Arc::new(Running::new(turn, conversation));
+        let running = Arc::new(Running::new(turn, conversation, until.child_token()));
         let with = Drive {
             upstreams: prepared.upstreams,
             approving,
             tools: prepared.tools,
             check: prepared.check,
+            errand: prepared.errand,
             turn_timeout,
             person: None,
             journal: Some(journal),
@@ -446,22 +458,6 @@ impl Memory {
         }
         info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
         Ok(())
-    }
-}
-
-/// With it the task of a turn ends, however it does: nobody waits for more.
-struct Over {
-    memory: Arc<Memory>,
-    running: Arc<Running>,
-    _guard: OwnedMutexGuard<()>,
-}
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        let mut all = self.memory.running.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&self.running.turn);
-        drop(all);
-        self.running.over();
     }
 }
 

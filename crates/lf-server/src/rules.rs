@@ -1,4 +1,4 @@
-//! Whether a call of a tool may run: the one answer for turns, for clients of `/mcp`, and for `…/mcp/execute`. It is given
+//! Whether a call of a tool may run, for whoever asks: the one answer for turns, for clients of `/mcp`, and for `…/mcp/execute`. It is given
 //! twice for a call of a turn: before a person is asked, and right before the call runs, by the configuration of then.
 
 use std::sync::Arc;
@@ -9,6 +9,8 @@ use lf_core::tool::{Approval, Hints};
 use lf_core::turn::{Judged, Standing};
 use lf_core::{Project, ToolRef};
 use serde_json::{Map, Value};
+
+use crate::authority::Authority;
 
 /// For the conditions of all calls of a round together.
 const ROUND: Duration = Duration::from_secs(1);
@@ -103,24 +105,32 @@ pub(crate) fn judge(check: &dyn Check, standing: Vec<Standing<'_>>, model: &str)
 /// The configuration that counts now.
 type Active = Arc<dyn Fn() -> Arc<Project> + Send + Sync>;
 
-/// The rules of a project's file: whose servers a model may use, which tools they offer, the policy, and `approval`.
+/// What who asks reaches, and the rules of a project's file: whose servers a model may use, which tools they offer, the
+/// policy, and `approval`.
 pub(crate) struct Rules {
     project: Active,
-    /// The name of who asks.
-    key: Option<String>,
+    asks: Authority,
     /// They are asked about the daemon's own tools, which are no server's.
     own: bool,
 }
 
 impl Rules {
-    /// Those of this project as it was read.
-    pub(crate) fn of(project: Arc<Project>) -> Self {
-        Self { project: Arc::new(move || project.clone()), key: None, own: false }
+    /// Those of this project as it was read, for one who asks.
+    pub(crate) fn of(project: Arc<Project>, asks: Authority) -> Self {
+        Self { project: Arc::new(move || project.clone()), asks, own: false }
     }
 
     /// The same about the daemon's own tools.
-    pub(crate) fn of_own_tools(project: Arc<Project>) -> Self {
-        Self { own: true, ..Self::of(project) }
+    pub(crate) fn of_own_tools(project: Arc<Project>, asks: Authority) -> Self {
+        Self { own: true, ..Self::of(project, asks) }
+    }
+
+    /// Keys name servers and their tools; what comes with the program has other bounds.
+    fn reached(&self, tool: &ToolRef) -> Result<(), String> {
+        match self.own || tool.server.starts_with(BUILT_IN) {
+            true => self.asks.now().map(drop),
+            false => self.asks.reaches(tool),
+        }
     }
 
     fn listed(project: &Project, asked: &Asked<'_>) -> Judgement {
@@ -152,6 +162,12 @@ impl Rules {
 
 impl Check for Rules {
     fn check(&self, asked: &Asked<'_>, end: Instant) -> Judgement {
+        if let Err(why) = self.reached(&asked.facts.tool) {
+            let ToolRef { server, name } = &asked.facts.tool;
+            let asks = self.asks.principal.name.as_str();
+            tracing::warn!(%server, tool = %name, asks, reason = why, "a tool call was denied");
+            return Judgement { verdict: Approval::Deny, why };
+        }
         let project = (self.project)();
         let listed = if self.own { Judgement::runs() } else { Self::listed(&project, asked) };
         if listed.verdict == Approval::Deny {
@@ -160,7 +176,7 @@ impl Check for Rules {
         let Facts { tool, hints, labels, earlier, seen, .. } = asked.facts;
         let case = Case {
             model: asked.model,
-            key: self.key.as_deref(),
+            key: self.asks.key(),
             tool,
             hints: *hints,
             labels: labels.and(project.policy.labels_of(tool)),
@@ -194,4 +210,4 @@ impl Check for Recorded {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -127,4 +127,9 @@ pub(crate) const STEPS: &[&str] = &[
     -- words of deleted messages leave the index of words at once
     INSERT INTO said (said, rank) VALUES ('secure-delete', 1);
 ",
+    "
+    -- who made it; empty for whoever asked on this machine without a key
+    ALTER TABLE conversation ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+    ALTER TABLE resume ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+",
 ];

@@ -3,7 +3,7 @@
 use lf_core::Secret;
 use lf_core::project::{Disabled, Limits, Model, Provider, ToolCallStrategy};
 
-use super::{Context, Names, Reading, broken, is_header_value, known, provider, tools};
+use super::{ByDefault, Context, Names, Reading, broken, is_header_value, known, provider, tools};
 use crate::diagnostic::{Report, did_you_mean, quote};
 use crate::node::Node;
 use crate::raw::{RawModel, RawStrategy};
@@ -125,9 +125,14 @@ fn api_key(reading: &mut Reading<'_, '_, '_>, given: Option<String>, provider: P
     (!given.is_empty()).then(|| Secret::from(given))
 }
 
-/// Names in the order of the model's list; all servers where there is none.
+/// Names in the order of the model's list; where there is none, what the file says for that.
 fn servers(reading: &mut Reading<'_, '_, '_>, names: &Names<'_>) -> Vec<String> {
-    let Some(list) = reading.node("mcp_servers") else { return names.servers.keys().cloned().collect() };
+    let Some(list) = reading.node("mcp_servers") else {
+        return match names.by_default {
+            ByDefault::All => names.servers.keys().cloned().collect(),
+            ByDefault::None => Vec::new(),
+        };
+    };
     let mut servers = Vec::new();
     for item in list.items() {
         let Some(text) = item.as_str() else { continue };

@@ -7,7 +7,7 @@ use async_stream::stream;
 use futures_core::Stream;
 use lf_core::ChatEvent;
 use lf_store::TurnState;
-use tokio::sync::watch;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Memory;
@@ -65,11 +65,11 @@ impl Memory {
 }
 
 impl Running {
-    pub(super) fn new(turn: String, conversation: String) -> Self {
+    pub(super) fn new(turn: String, conversation: String, stop: CancellationToken) -> Self {
         Self {
             turn,
             conversation,
-            stop: CancellationToken::new(),
+            stop,
             lost: CancellationToken::new(),
             events: Mutex::default(),
             state: watch::Sender::default(),
@@ -156,5 +156,21 @@ impl Running {
                 }
             }
         }
+    }
+}
+
+/// With it the task of a turn ends, however it does: nobody waits for more.
+pub(super) struct Over {
+    pub memory: Arc<Memory>,
+    pub running: Arc<Running>,
+    pub _guard: OwnedMutexGuard<()>,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let mut all = self.memory.running.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.running.turn);
+        drop(all);
+        self.running.over();
     }
 }

@@ -153,4 +153,9 @@ pub(crate) const STEPS: &[&str] = &[
     );
     CREATE INDEX resume_call_by_resume ON resume_call (resume);
 "#,
+    r#"
+    -- who made it; empty for whoever asked without a key. Not the daemon that has it, as elsewhere
+    ALTER TABLE conversation ADD COLUMN owner TEXT COLLATE "C" NOT NULL DEFAULT '';
+    ALTER TABLE resume ADD COLUMN owner TEXT COLLATE "C" NOT NULL DEFAULT '';
+"#,
 ];
