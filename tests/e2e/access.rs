@@ -1,5 +1,6 @@
 //! Who may use the daemon, and for what.
 
+mod decisions;
 mod hostile;
 mod names;
 mod reach;
