@@ -82,7 +82,7 @@ pub(crate) struct Granted {
     pub principal: Arc<Principal>,
     /// Namespace and name: no other project is reached.
     pub project: (String, String),
-    /// No other model is reached; where no model asks, those of the project that the principal reaches.
+    /// No other model is reached, the first of which asks; where none does, those of the project that the principal reaches.
     pub models: Option<Vec<String>>,
     /// No other server is told of.
     pub servers: Vec<String>,

@@ -167,7 +167,7 @@ impl Gateway {
     }
 
     async fn gate(&self, project: Arc<Project>) -> Outcome<Gate<'_>> {
-        let Inner { app, who, offering, .. } = &*self.0;
+        let Inner { app, who, offering, granted, .. } = &*self.0;
         let (model, models) = match offering {
             Offering::Model(name) => {
                 let found = app.find_model(who, Some(&project), Some(name)).await;
@@ -175,7 +175,11 @@ impl Gateway {
                 let models = Granted::to_model(who, &project, &model).models;
                 (Some(model.name.clone()), models)
             }
-            Offering::All | Offering::Server(_) => (None, None),
+            // a model that asks its own daemon is held by the rules about it
+            Offering::All | Offering::Server(_) => {
+                let models = granted.as_ref().and_then(|granted| granted.models.clone());
+                (models.as_ref().and_then(|models| models.first().cloned()), models)
+            }
         };
         let granted = Granted {
             principal: who.clone(),
@@ -309,7 +313,7 @@ struct Gate<'a> {
     /// What this daemon is granted where it asks itself.
     granted: Granted,
     project: Arc<Project>,
-    /// Whose tools are offered, where one model's are.
+    /// Whose tools are offered, where one model's are; else the model that asks its own daemon.
     model: Option<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use lf_tests::client::{message, modern, request};
 use lf_tests::postgres::Postgres;
-use lf_tests::project::{Daemon, TestProject, document, scripted};
+use lf_tests::project::{Daemon, TestProject, document, document_of, remote, scripted};
 use lf_tests::scripted_mcp::Script;
 use lf_tests::scripted_model::{Reply, ScriptedModel, rounds_so_far};
 use lf_tests::wait::eventually;
@@ -60,6 +60,43 @@ fn a_rule_that_names_a_key_speaks_of_nobody_else() {
         let url = daemon.url("/mcp/default/demo");
         let answer = message(&modern(&url, "tools/call", &call, &[("x-api-key", key.as_str())]));
         assert_eq!(answer.to_string().contains("guests look only"), is_denied, "{answer}");
+    }
+    daemon.stop().ok();
+}
+
+#[test]
+fn a_rule_about_a_model_counts_where_it_asks_its_own_daemon() {
+    let model = ScriptedModel::start_with(|_, request| {
+        let messages = request["messages"].as_array().unwrap();
+        Some(match rounds_so_far(request) {
+            0 => {
+                Reply::call("call_1", messages.last().unwrap()["content"].as_str().unwrap(), json!({"n": 7}))
+            }
+            _ => Reply::text(messages.last().unwrap()["content"].as_str().unwrap()),
+        })
+    });
+    let project = TestProject::with_model("http://127.0.0.1:9/v1", &[]);
+    let daemon = project.serve();
+    let own = daemon.url("/mcp/default/ring").replace("127.0.0.1", "localhost");
+    let servers = [remote("own", "http", &own), scripted("m", &Script::echoing(&["echo", "wipe"]))];
+    let asker = json!({
+        "name": "asker", "provider": "openai", "model": "x", "base_url": model.base_url(), "api_key": "k",
+    });
+    let mut ring = document_of(&[asker], &servers);
+    let rule = json!({"name": "tame", "models": ["asker"], "tools": ["wipe"], "verdict": "deny"});
+    ring["policy"] = json!({"rules": [rule]});
+    let directory = project.data_dir().join("projects/default/ring");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("llamafarm.yaml"), format!("{ring:#}")).unwrap();
+    for (tool, runs) in
+        [("m__echo", true), ("m__wipe", false), ("own__m__echo", true), ("own__m__wipe", false)]
+    {
+        let words = json!({"model": "asker", "messages": [{"role": "user", "content": tool}]});
+        let answer =
+            lf_tests::client::post(&daemon.url("/v1/projects/default/ring/chat/completions"), &words);
+        let told = answer.ok()["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+        assert_eq!(told.contains("{\"n\":7}"), runs, "{tool}: {told}");
+        assert_eq!(told.contains("rule `tame`"), !runs, "{tool}: {told}");
     }
     daemon.stop().ok();
 }
