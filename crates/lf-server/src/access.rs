@@ -15,7 +15,7 @@ use lf_core::Principal;
 use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
 
-pub use announced::{Announced, announce, own_daemon};
+pub use announced::{Announced, announce, own_daemons};
 pub(crate) use keys::random;
 pub use keys::{Key, Keys, KeysError, NewKey};
 

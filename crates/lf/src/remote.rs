@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use lf_core::Secret;
-use lf_server::access::{own_daemon, owner_token};
+use lf_server::access::{own_daemons, owner_token};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 
@@ -43,7 +43,9 @@ impl Door {
     /// nobody else: whoever else may listen at that address.
     pub(crate) fn to(common: &Common, base_url: String) -> Self {
         let data_dir = project::data_dir(common);
-        let own = own_daemon(&data_dir).and_then(|own| at_own(&base_url, own));
+        let port = reqwest::Url::parse(&base_url).ok().and_then(|url| url.port_or_known_default());
+        let owns = port.map(|port| own_daemons(&data_dir, port)).unwrap_or_default();
+        let own = owns.into_iter().find_map(|own| at_own(&base_url, own));
         let token = || {
             own.as_ref()?;
             owner_token(&data_dir).map(Secret::from).ok()

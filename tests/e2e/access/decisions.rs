@@ -164,6 +164,10 @@ fn what_one_has_made_is_there_for_no_other_at_any_daemon() {
     document["mcp"]["servers"][0]["approval"] = json!("ask");
     let project = TestProject::of(&document).variable("LF_STORAGE", &database.url());
     let (one, other) = (project.serve(), project.serve());
+    for daemon in [&one, &other] {
+        // the owner's commands are let in to each
+        project.run(&["approvals", "--server", &daemon.url("")]).ok();
+    }
     let [ann, bob] = ["ann", "bob"].map(|name| project.key(&[name, "--scope", "chat,read,approve,tools"]));
     let id = made(&one, "/conversations", &ann, &json!({"title": "Goats"}))["conversation"]["id"].clone();
     let at = |rest: &str| format!("/conversations/{}{rest}", id.as_str().unwrap());
