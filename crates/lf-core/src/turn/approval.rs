@@ -116,6 +116,7 @@ impl AskPerson {
     }
 
     /// The round as it runs once everything is decided.
+    #[expect(clippy::result_large_err, reason = "a step is moved by value, whichever it becomes")]
     pub(super) fn decided(self) -> Result<RunTools, Self> {
         if self.open().next().is_some() {
             return Err(self);
@@ -210,7 +211,7 @@ impl RunTools {
         let runs = self.planned.iter().any(|planned| matches!(planned.plan, Planned::Run(_)));
         match self.turn.judged && runs {
             true => Step::Judge(Judge { run: self, known }),
-            false => self.asked(&HashMap::new(), known, events),
+            false => self.asked(&HashMap::new(), known.as_ref(), events),
         }
     }
 
@@ -218,7 +219,7 @@ impl RunTools {
     pub(super) fn asked(
         mut self,
         why: &HashMap<usize, String>,
-        known: Option<Known>,
+        known: Option<&Known>,
         events: &mut Vec<ChatEvent>,
     ) -> Step {
         let mut asks = Vec::new();
@@ -229,7 +230,7 @@ impl RunTools {
                 asks.push((index, planned.call.clone(), tool.clone(), why.cloned()));
             }
         }
-        if let Some(known) = &known {
+        if let Some(known) = known {
             self.refuse(known);
         }
         if asks.is_empty() {
@@ -240,7 +241,7 @@ impl RunTools {
         for (index, call, tool, why) in asks {
             let minted = self.turn.mint_approval();
             // asks of an earlier turn are told under the ids that the person already has
-            let before = known.as_ref().and_then(|known| known.of(index, &tool));
+            let before = known.and_then(|known| known.of(index, &tool));
             let id = before.map_or(minted, |before| before.id.clone());
             let ask = Ask { id, call, tool, why, decision: None };
             match before.and_then(|before| before.decision.clone()) {

@@ -76,7 +76,7 @@ impl Judge {
                 Approval::Deny => run.answer_at(*call, &denial(why)),
             }
         }
-        run.asked(&asked, known, events)
+        run.asked(&asked, known.as_ref(), events)
     }
 
     pub(super) fn fail(self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
