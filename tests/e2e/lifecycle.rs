@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lf_tests::client::{chat, post, stream, streamed_chat};
+use lf_tests::client::{chat, get, post, stream, streamed_chat};
 use lf_tests::peers;
 use lf_tests::processes;
 use lf_tests::project::{TestProject, scripted, stdio};
@@ -218,6 +218,11 @@ fn a_killed_server_is_started_again_for_the_next_call() {
     eventually("the server to be gone", || {
         let now = processes::with_home(project.home());
         (!now.iter().any(|process| before.contains(process))).then_some(())
+    });
+    // a call that comes before the daemon has noticed fails with the process
+    eventually("the daemon to notice", || {
+        let server = get(&daemon.url("/v1/mcp/servers/everything")).ok();
+        (server["state"] != "ready").then_some(())
     });
     post(&url, &chat("again")).ok();
     let result = model.asked().last().unwrap().result_of("a").unwrap();

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use lf_core::project::{Disabled, McpServer, Model, Project};
+use lf_core::quota::Quota;
 use serde::de::DeserializeOwned;
 
 use crate::check::Removed;
 use crate::diagnostic::{Diagnostic, Report, did_you_mean, quote};
 use crate::node::Node;
+use crate::raw::RawQuota;
 use crate::variables::{Expanded, Variables};
 
 mod auth;
@@ -64,6 +66,7 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
             .warning(&span, "the file has no models, so there is nobody to chat with")
             .hint("a first one: `runtime: {models: [{name: demo, provider: demo}]}`");
     }
+    let quota = quota(root, &models, report);
     let text = |key: &str| root.get(key).and_then(Node::as_str).unwrap_or_default().to_owned();
     Project {
         namespace: text("namespace"),
@@ -75,6 +78,25 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
         prompts: prompts.sets,
         storage: storage::read(root, context, report),
         policy,
+        quota,
+    }
+}
+
+fn quota(root: &Node, models: &Models, report: &mut Report<'_>) -> Quota {
+    let Some(node) = root.get("quota") else { return Quota::default() };
+    let Ok(raw) = serde_json::from_value::<RawQuota>(node.to_json()) else { return Quota::default() };
+    let unpriced = models.values().flatten().find(|model| model.price.is_none());
+    if let (Some(_), Some(model)) = (raw.cost_per_day_usd, unpriced) {
+        let message = format!(
+            "`cost_per_day_usd` cannot be held: nobody knows what model {} costs",
+            quote(&model.name)
+        );
+        report.error(&node.span_of("cost_per_day_usd"), message).hint(model::PRICE_HINT);
+    }
+    Quota {
+        requests_per_minute: raw.requests_per_minute,
+        tokens_per_day: raw.tokens_per_day,
+        cost_per_day_usd: raw.cost_per_day_usd,
     }
 }
 
@@ -125,7 +147,24 @@ fn models(root: &Node, names: &Names<'_>, context: &Context<'_>, report: &mut Re
         let model = model::read(&name, node, names, context, report);
         models.insert(name, model.map(Arc::new));
     }
+    for node in list.items() {
+        check_prices(node, &models, report);
+    }
     models
+}
+
+/// A model whose turns have a limit of money hands them to none whose price is unknown.
+fn check_prices(node: &Node, models: &Models, report: &mut Report<'_>) {
+    let find = |node: Option<&Node>| models.get(node?.as_str()?)?.as_ref().ok();
+    if find(node.get("name")).is_none_or(|model| model.limits.cost_usd.is_none()) {
+        return;
+    }
+    for other in node.get("fallback").into_iter().flat_map(Node::items) {
+        let Some(unpriced) = find(Some(other)).filter(|model| model.price.is_none()) else { continue };
+        let message =
+            format!("`cost_usd` cannot be held: nobody knows what model {} costs", quote(&unpriced.name));
+        report.error(&other.span, message).hint(model::PRICE_HINT);
+    }
 }
 
 /// The entry's name, told when it was there before.

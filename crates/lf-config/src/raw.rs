@@ -22,7 +22,7 @@ pub use approval::{RawApproval, RawDecision};
 pub use auth::{RawAuth, RawAuthKind, RawClientMethod};
 pub use defaults::{RawDefaults, RawMcpAccess};
 pub use elicitation::RawElicitation;
-pub use limits::{RawLimits, RawProcessLimits, RawSize};
+pub use limits::{RawInput, RawLimits, RawPrice, RawProcessLimits, RawQuota, RawSize};
 pub use policy::{RawAnnotations, RawLabel, RawLabels, RawPolicy, RawRule, RawVerdict};
 pub use prompts::{RawMessage, RawPromptSet, RawRole};
 pub use retry::{RawRetry, RawRetryRule, RawToolRetry, RawToolRetryRule, RawToolRetryWord, RawTrouble};
@@ -63,6 +63,8 @@ pub struct RawProject {
     pub storage: Option<String>,
     /// Which calls of tools run, wait for a person, or never run.
     pub policy: Option<RawPolicy>,
+    /// What all who use the project may use together.
+    pub quota: Option<RawQuota>,
     /// Kept; not used by this version.
     #[schemars(extend("x-unused" = true))]
     pub rag: Option<Value>,
@@ -300,6 +302,12 @@ pub struct RawModel {
     pub extra_body: Option<Map<String, Value>>,
     /// Bounds for one turn.
     pub limits: Option<RawLimits>,
+    /// What the model costs; for `limits: {cost_usd}` and for what is counted.
+    pub price: Option<RawPrice>,
+    /// What the model takes: `[text, image]`, or `[text]`, where images become a note that there were some. Default: by
+    /// provider and name.
+    #[schemars(extend("uniqueItems" = true))]
+    pub input: Option<Vec<RawInput>>,
     /// Models to ask, in this order, when this one cannot be reached, is limiting requests, or fails before its answer
     /// begins. Their own `fallback` is not followed.
     #[schemars(extend("uniqueItems" = true))]

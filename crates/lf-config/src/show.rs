@@ -87,19 +87,31 @@ fn fill_model(model: &mut Map<String, Json>, resolved: &Model) {
     }
     model.insert("mcp_servers".to_owned(), json!(resolved.servers));
     model.insert("prompts".to_owned(), json!(resolved.prompts));
+    fill(model, "input", if resolved.images { json!(["text", "image"]) } else { json!(["text"]) });
     let limits = &resolved.limits;
+    let held = model.get("limits").and_then(Json::as_object).cloned().unwrap_or_default();
     model.insert(
         "limits".to_owned(),
         json!({
             "rounds": limits.rounds,
             "parallel_calls": limits.parallel_calls,
             "result_tokens": limits.result_tokens,
+            "result_bytes": limits.result_bytes,
             "turn_timeout": duration(limits.turn_timeout),
+            "final_timeout": duration(limits.final_timeout),
             "approval_timeout": duration(limits.approval_timeout),
             "queue_timeout": duration(limits.queue_timeout),
             "repeat_calls": limits.repeat_calls,
         }),
     );
+    // these have no default
+    for key in ["tokens", "cost_usd"] {
+        if let (Some(value), Some(shown)) =
+            (held.get(key), model.get_mut("limits").and_then(Json::as_object_mut))
+        {
+            shown.insert(key.to_owned(), value.clone());
+        }
+    }
 }
 
 /// As the file says it.

@@ -2,6 +2,7 @@ use std::path::Path;
 
 use super::*;
 
+mod bounds;
 mod documents;
 mod mistakes;
 mod robust;

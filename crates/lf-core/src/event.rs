@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::message::{ToolCall, ToolResult};
 use crate::model::{FinishReason, ModelError, Native, Usage};
 use crate::tool::{ToolProgress, ToolRef};
-use crate::turn::Ask;
+use crate::turn::{Ask, Limit};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChatEvent {
@@ -42,6 +42,8 @@ pub enum ChatEvent {
     ClientCalls(Vec<ToolCall>),
     /// Something the person should know and the model's answer does not say.
     Notice(String),
+    /// A limit of the turn is reached: what follows is its last answer, without tools.
+    Limited(Limit),
     /// Last event of a turn that ended as it should.
     Finished {
         reason: FinishReason,

@@ -23,6 +23,8 @@ pub mod tool;
 
 pub mod tool_set;
 
+pub mod results;
+
 pub mod model;
 
 pub mod prompting;
@@ -30,6 +32,8 @@ pub mod prompting;
 pub mod event;
 
 pub mod turn;
+
+pub mod quota;
 
 pub mod journal;
 

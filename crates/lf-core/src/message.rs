@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::json;
+use crate::results::ResultRef;
 use crate::turn::Ran;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -212,6 +213,9 @@ pub struct ToolResult {
     /// What this program ran for it; `None` where nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran: Option<Box<Ran>>,
+    /// Where all of it is, of which the content is only the beginning. Never from a client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<ResultRef>,
 }
 
 impl ToolResult {
@@ -224,6 +228,7 @@ impl ToolResult {
             is_error: true,
             rest: Map::new(),
             ran: None,
+            kept: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod approval;
 mod auth;
 mod limits;
+mod price;
 mod provider;
 mod retry;
 mod storage;
@@ -20,10 +21,12 @@ use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
 use crate::policy::Policy;
+use crate::quota::Quota;
 use crate::tool::{Approval, Hints};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
 pub use limits::Limits;
+pub use price::Price;
 pub use provider::Provider;
 pub use retry::{RetryRule, ToolRetry};
 pub use storage::Storage;
@@ -44,6 +47,8 @@ pub struct Project {
     pub storage: Result<Storage, Disabled>,
     /// Which calls of tools run, wait for a person, or never run.
     pub policy: Policy,
+    /// What all who use it may use together.
+    pub quota: Quota,
 }
 
 /// Why an entry of the file cannot be used although the file is right, such as a missing variable.
@@ -344,6 +349,10 @@ pub struct Model {
     /// Merged over the request's fields; the file wins.
     pub extra_body: Map<String, Value>,
     pub limits: Limits,
+    /// `None`: nobody knows.
+    pub price: Option<Price>,
+    /// Whether it is shown images; where not, notes that there were some.
+    pub images: bool,
     /// Keys of [`Project::models`]: who answers when this one cannot, in order.
     pub fallback: Vec<String>,
 }
@@ -356,12 +365,15 @@ impl Model {
         model: impl Into<String>,
         base_url: impl Into<String>,
     ) -> Self {
+        let model = model.into();
         Self {
             name: name.into(),
             description: None,
             provider,
             dialect: provider.dialect(),
-            model: model.into(),
+            price: provider.price(),
+            images: provider.shows_images(&model),
+            model,
             cassette: None,
             base_url: base_url.into(),
             api_key: None,

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::message::Message;
 use crate::model::ToolSpec;
 use crate::project::InlineTool;
+use crate::results;
 use crate::tool::{Catalogue, Tool, ToolRef};
 
 /// OpenAI Chat Completions takes `^[a-zA-Z0-9_-]{1,64}$`; no other API takes less.
@@ -75,6 +76,37 @@ impl ToolSet {
             set.add(&tool.name, tool.clone(), Target::Client(tool.name.clone()));
         }
         set.finish()
+    }
+
+    /// The same with the tools that look into results that were cut, after all others.
+    #[must_use]
+    pub fn with_results(self) -> Self {
+        let offered = results::tools();
+        if offered.iter().any(|tool| self.tool(&tool.id).is_some()) {
+            return self;
+        }
+        let mut set = Builder { entries: self.entries, specs: self.specs.to_vec(), aliases: self.aliases };
+        for tool in offered {
+            let spec = ToolSpec {
+                name: String::new(),
+                description: tool.description.clone(),
+                schema: tool.schema.clone(),
+                rest: Map::new(),
+            };
+            let name = tool.shown_name.clone();
+            set.add(&name, spec, Target::Source(tool));
+        }
+        set.finish()
+    }
+
+    /// Under which name the model is shown a tool of a source.
+    pub fn name_of(&self, server: &str, tool: &str) -> Option<&str> {
+        self.entries.iter().find_map(|(name, target)| match target {
+            Target::Source(found) if &*found.id.server == server && &*found.id.name == tool => {
+                Some(name.as_str())
+            }
+            _ => None,
+        })
     }
 
     pub fn is_empty(&self) -> bool {

@@ -6,14 +6,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::event::ChatEvent;
 use crate::message::{AssistantMessage, Content, Message, Prose, ToolCall};
 use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest, ToolChoice, Usage};
 use crate::policy::Labels;
-use crate::project::{Limits, ToolCallStrategy};
+use crate::project::{Limits, Price, ToolCallStrategy};
 use crate::prompting;
+use crate::results::KeptResult;
 use crate::text_calls::{Piece, TextCall, TextEnd, TextFormat, TextScanner};
 use crate::tool::ToolRef;
 use crate::tool_set::ToolSet;
@@ -21,9 +21,13 @@ use crate::tool_set::ToolSet;
 mod approval;
 pub mod cassette;
 mod course;
+mod ending;
 mod judging;
+mod keeping;
 mod other_ways;
 mod output;
+mod over;
+mod pictures;
 mod plan;
 mod resume;
 mod run;
@@ -31,12 +35,15 @@ mod setup;
 
 pub use approval::{Ask, AskPerson, Decision, Verdict, Waiting, refusal};
 pub use course::{Course, Entry, OutOfPlace, Taken};
+pub use ending::{Limit, Spent};
 pub use judging::{Judge, Judged, Ran, Standing, denial, seen_in};
 pub use other_ways::{Rescue, StandIn};
-pub use output::result_for_model;
+pub use output::{Cut, result_for_model};
+pub use over::Done;
 pub use plan::{Planned, PlannedCall};
 pub use resume::{Resume, answer_in_order, check_answers, put_back, size_of};
 pub use run::RunTools;
+use run::say;
 pub use setup::Setup;
 
 /// What the driver does next.
@@ -47,26 +54,6 @@ pub enum Step {
     AskPerson(AskPerson),
     RunTools(RunTools),
     Done(Done),
-}
-
-/// The turn is over; its last event has been told.
-#[derive(Debug)]
-pub struct Done {
-    /// What the turn added to the conversation: each round's message, the results, the answer. A turn that failed has done
-    /// what its finished rounds did.
-    pub said: Arc<[Message]>,
-    /// There is no answer.
-    pub failed: bool,
-    /// What has to be put back when the client returns with the results of its own calls.
-    pub resume: Option<Resume>,
-    /// Calls that were not run because nobody had approved them.
-    pub waiting: Option<Waiting>,
-}
-
-impl Done {
-    fn with(said: Arc<[Message]>) -> Self {
-        Self { said, failed: false, resume: None, waiting: None }
-    }
 }
 
 /// What lives as long as the turn.
@@ -92,9 +79,12 @@ struct Turn {
     seen: Labels,
     /// Finished rounds, the last answer not counted.
     rounds: u32,
-    /// No tools are offered any more: this ask is for the answer.
-    last: bool,
+    ended_by: Option<Limit>,
+    limit_told: bool,
     usage: Usage,
+    spent: Spent,
+    price: Option<Price>,
+    images: bool,
     /// Calls minted an id so far.
     minted: u32,
     repeats: HashMap<String, u32>,
@@ -102,6 +92,10 @@ struct Turn {
     apart: bool,
     /// What was wrong with calls of the running round that could not be read, while others of it could.
     unread: Vec<String>,
+    /// The number of the last handle that stands in the conversation.
+    handles: u32,
+    /// Results that were cut, until they are taken to be kept.
+    cut: Vec<KeptResult>,
 }
 
 /// Starts a turn by asking the model.
@@ -113,7 +107,7 @@ fn begin(setup: Setup, events: &mut Vec<ChatEvent>) -> Box<Turn> {
     events.push(ChatEvent::Started { turn: setup.id.clone(), model: setup.model });
     let mut request = setup.request;
     request.tools = setup.tools.specs();
-    Box::new(Turn {
+    let mut turn = Box::new(Turn {
         id: setup.id,
         given: request.messages.len(),
         request,
@@ -129,13 +123,23 @@ fn begin(setup: Setup, events: &mut Vec<ChatEvent>) -> Box<Turn> {
         judged: setup.judged,
         seen: setup.seen,
         rounds: 0,
-        last: false,
+        ended_by: None,
+        limit_told: false,
         usage: Usage::default(),
+        spent: Spent::default(),
+        price: setup.price,
+        images: setup.images,
         minted: 0,
         repeats: HashMap::new(),
         apart: false,
         unread: Vec::new(),
-    })
+        handles: 0,
+        cut: Vec::new(),
+    });
+    turn.offer_what_was_cut();
+    let has = pictures::any(&turn.request.messages);
+    turn.notice_pictures(has, events);
+    turn
 }
 
 /// The model is to be asked, and is answering.
@@ -180,10 +184,8 @@ struct Malformed {
 
 impl AskModel {
     fn new(mut turn: Box<Turn>) -> Self {
-        if turn.last {
-            turn.request.tools = [].into();
-            turn.request.tool_choice = None;
-            turn.request.parameters.remove("parallel_tool_calls");
+        if turn.is_last() {
+            turn.ask_for_the_end();
         } else if turn.rounds > 0
             && matches!(turn.request.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)))
         {
@@ -196,11 +198,14 @@ impl AskModel {
 
     /// What to ask.
     pub fn request(&self) -> Cow<'_, ModelRequest> {
-        if self.turn.prompted {
-            Cow::Owned(prompting::as_text(&self.turn.request))
-        } else {
-            Cow::Borrowed(&self.turn.request)
+        let mut request = match self.turn.prompted {
+            true => Cow::Owned(prompting::as_text(&self.turn.request)),
+            false => Cow::Borrowed(&self.turn.request),
+        };
+        if !self.turn.images && pictures::any(&request.messages) {
+            pictures::as_notes(&mut request.to_mut().messages);
         }
+        request
     }
 
     /// Takes a piece of the answer.
@@ -265,6 +270,7 @@ impl AskModel {
     pub fn fail(mut self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
         self.flush(TextEnd::Cut, events);
         self.round.show_late(events);
+        self.turn.count(&self.round);
         self.turn.fail(error, events)
     }
 
@@ -281,11 +287,13 @@ impl AskModel {
         let cut = matches!(self.round.finish, Some(FinishReason::Length | FinishReason::ContentFilter));
         self.flush(if cut { TextEnd::Cut } else { TextEnd::Clean }, events);
         let Self { mut turn, mut round, .. } = self;
-        turn.usage += round.usage;
+        // an answer that began after a limit was reached is the last one, whatever it takes
+        let is_last = turn.is_last();
+        turn.count(&round);
         turn.apart = !round.text.is_empty() && !round.text.ends_with(char::is_whitespace) || turn.apart;
         let runnable = round.calls.iter().any(|raw| raw.call.arguments.value().is_ok());
         let forbidden = turn.request.tool_choice == Some(ToolChoice::None);
-        if turn.last || forbidden || (cut && !runnable) {
+        if is_last || forbidden || (cut && !runnable) {
             round.show_late(events);
             return Step::Done(turn.answer(*round, events));
         }
@@ -297,7 +305,7 @@ impl AskModel {
         if round.malformed.is_empty() {
             return Step::Done(turn.answer(*round, events));
         }
-        turn.report_malformed(*round);
+        turn.report_malformed(*round, events);
         Step::AskModel(Self::new(turn))
     }
 
@@ -354,77 +362,8 @@ impl Turn {
             .then(|| Box::new(TextScanner::new(self.text_formats).with_tools(self.tools.specs())))
     }
 
-    /// Ends the turn with what the model said.
-    fn answer(mut self: Box<Self>, mut round: Round, events: &mut Vec<ChatEvent>) -> Done {
-        if !round.calls.is_empty() {
-            let why = match round.finish {
-                _ if self.last => format!("after the limit of {} rounds", self.limits.rounds),
-                Some(FinishReason::Length | FinishReason::ContentFilter) => {
-                    "in an answer that was cut off".to_owned()
-                }
-                _ => "although the request allows none".to_owned(),
-            };
-            let count = round.calls.len();
-            events.push(ChatEvent::Notice(format!(
-                "the model wanted {count} tool call(s) {why}; nothing was run"
-            )));
-        }
-        self.tell_unread(round.malformed.iter().map(|malformed| malformed.problem.as_str()), events);
-        let reason = match round.finish {
-            Some(FinishReason::ToolCalls) | None => FinishReason::Stop,
-            Some(reason) => reason,
-        };
-        events.push(ChatEvent::Finished {
-            reason,
-            usage: self.usage,
-            rounds: self.rounds + 1,
-            stop_sequence: round.stop_sequence.take(),
-        });
-        self.request.messages.push(Message::Assistant(AssistantMessage {
-            content: round.text.into(),
-            reasoning: some_text(round.reasoning),
-            rest: round.state,
-            ..AssistantMessage::default()
-        }));
-        self.done()
-    }
-
-    /// Ends the turn where it is; a text that was begun stays.
-    fn stop(mut self: Box<Self>, round: Round, events: &mut Vec<ChatEvent>) -> Done {
-        self.usage += round.usage;
-        if !round.text.is_empty() {
-            self.request.messages.push(Message::Assistant(AssistantMessage {
-                content: round.text.into(),
-                reasoning: some_text(round.reasoning),
-                ..AssistantMessage::default()
-            }));
-        }
-        events.push(ChatEvent::Notice("the turn was stopped".to_owned()));
-        let (reason, rounds) = (FinishReason::Stop, self.rounds + 1);
-        events.push(ChatEvent::Finished { reason, usage: self.usage, rounds, stop_sequence: None });
-        self.done()
-    }
-
-    /// Ends the turn without an answer. What was done in it has happened.
-    fn fail(self: Box<Self>, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
-        events.push(ChatEvent::Failed(error));
-        Done { failed: true, ..self.done() }
-    }
-
-    fn done(mut self: Box<Self>) -> Done {
-        Done::with(self.request.messages.split_off(self.given).into())
-    }
-
-    /// Calls that could not be read, where the model is not asked again: nothing vanishes.
-    fn tell_unread<'a>(&self, problems: impl Iterator<Item = &'a str>, events: &mut Vec<ChatEvent>) {
-        for problem in problems {
-            events
-                .push(ChatEvent::Notice(format!("a tool call could not be read and was not run: {problem}")));
-        }
-    }
-
     /// Tells the model that what looks like its calls could not be read, so that it can send them again.
-    fn report_malformed(&mut self, round: Round) {
+    fn report_malformed(&mut self, round: Round, events: &mut Vec<ChatEvent>) {
         let mut said = round.text;
         let mut problems = String::new();
         for malformed in &round.malformed {
@@ -441,16 +380,20 @@ impl Turn {
             "<tool_response>\nError: the tool call could not be read, so nothing was run:{problems}\nSend the whole \
              call again, with valid JSON.\n</tool_response>"
         );
-        self.request
-            .messages
-            .push(Message::User(Prose { content: Content::Text(report), ..Prose::default() }));
         self.end_round();
+        let mut content = Content::Text(report);
+        if let Some(note) = self.tell_limit(events) {
+            say(&mut content, &note);
+        }
+        self.request.messages.push(Message::User(Prose { content, ..Prose::default() }));
     }
 
     /// Counts a round of calls; the ask after the last one is for the answer.
     fn end_round(&mut self) {
         self.rounds += 1;
-        self.last |= self.rounds >= self.limits.rounds;
+        if self.rounds >= self.limits.rounds {
+            self.reach(Limit::Rounds(self.limits.rounds));
+        }
     }
 
     fn mint_id(&mut self) -> String {

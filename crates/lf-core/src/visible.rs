@@ -28,7 +28,7 @@ pub fn line(text: &str) -> String {
     clean.chars().map(|c| if matches!(c, '\n' | '\t' | '\u{2028}' | '\u{2029}') { ' ' } else { c }).collect()
 }
 
-/// As [`line`], of a text that may be long: so many characters, and how many more there are.
+/// As [`line()`], of a text that may be long: so many characters, and how many more there are.
 pub fn start(text: &str, limit: usize) -> String {
     let clean = line(text);
     let Some((end, _)) = clean.char_indices().nth(limit) else { return clean };

@@ -3,7 +3,9 @@
 mod approvals;
 pub(crate) mod disk;
 mod editing;
+mod generation;
 mod projects;
+mod reader;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use lf_core::project::Disabled;
+use lf_core::quota::OverQuota;
 use lf_core::{Model, ModelError, Principal, Project, Scope};
 use lf_dialects::openai_chat::RequestError;
 use lf_mcp::{ProjectTools, SessionPool};
@@ -22,12 +25,18 @@ use tokio::sync::Semaphore;
 use crate::access::Access;
 pub use crate::app::approvals::Command;
 use crate::app::editing::Commands;
+pub(crate) use crate::app::editing::diagnostic;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
-use crate::app::projects::Projects;
+pub use crate::app::generation::{Broken, ConfigStatus, Generation, Opened, RefusedEdit};
+pub(crate) use crate::app::projects::Projects;
+pub(crate) use crate::app::reader::{Key, Look, Reader};
 use crate::approvals::CallApprovals;
 use crate::authority::Grants;
 use crate::memory::{Memory, Resumes};
+use crate::quotas::Quotas;
 use crate::responses::Making;
+use crate::results::Results;
+use crate::rules::Active;
 
 /// A model that may ask this daemon may ask itself: each level is a turn that waits for the next.
 const NESTED: usize = 16;
@@ -37,6 +46,8 @@ pub struct App {
     pub(crate) pool: SessionPool,
     pub(crate) client: lf_models::Client,
     pub(crate) resumes: Resumes,
+    pub(crate) results: Results,
+    pub(crate) quotas: Quotas,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) making: Making,
     /// Who may use the daemon.
@@ -59,12 +70,12 @@ pub struct App {
 }
 
 /// Reads a project's file: how is decided by the program, which knows the environment. It may block.
-pub type Loader = Box<dyn Fn(&Path) -> Result<Project, String> + Send + Sync>;
+pub type Loader = Box<dyn Fn(&Path) -> Result<Opened, Broken> + Send + Sync>;
 
 /// What an [`App`] is made of.
 pub struct Parts {
-    /// The project the program was started in.
-    pub project: Option<Project>,
+    /// The project the program was started in. A daemon reads its file again when it changes.
+    pub project: Option<Opened>,
     /// `$LF_DATA_DIR`; further projects are below `projects/<namespace>/<name>/`.
     pub data_dir: PathBuf,
     pub loader: Loader,
@@ -106,6 +117,9 @@ pub enum Refusal {
     /// Whoever asks may not ask that.
     #[error("{0}")]
     Lacking(String),
+    /// The caller has used what it may use.
+    #[error("{0}")]
+    OverQuota(OverQuota),
     /// More wants to be said at the same time than can be waited for.
     #[error("{0}")]
     Busy(String),
@@ -129,22 +143,26 @@ impl App {
     /// # Errors
     /// When the HTTP client for models cannot be set up.
     pub fn new(parts: Parts) -> Result<Self, ModelError> {
-        if let Some(project) = &parts.project {
+        if let Some(Opened { project, .. }) = &parts.project {
             tracing::info!(target: "services.mcp_service", server_count = project.servers.len(), "MCPService initialized");
         }
         let access = Arc::new(Access::new(&parts.data_dir));
         let projects = Projects::new(parts.project, parts.data_dir, parts.loader, parts.pool.clone());
+        let resumes = Resumes::new(parts.store.as_ref().ok().cloned());
+        let memory = parts.store.map(|store| Arc::new(Memory::new(store)));
         Ok(Self {
             pool: parts.pool,
             client: lf_models::Client::trusting(parts.timeouts, &parts.roots)?,
-            resumes: Resumes::new(parts.store.as_ref().ok().cloned()),
+            resumes,
+            results: Results::default(),
+            quotas: Quotas::new(memory.as_ref().ok().cloned()),
             circuits: Arc::default(),
             making: Making::default(),
             access,
             address: OnceLock::new(),
             grants: Grants::default(),
             approvals: Arc::new(CallApprovals::new()),
-            memory: parts.store.map(|store| Arc::new(Memory::new(store))),
+            memory,
             recordings: parts.recordings,
             nested: Semaphore::new(NESTED),
             projects,
@@ -152,9 +170,35 @@ impl App {
         })
     }
 
-    /// The project the program was started in.
-    pub fn project(&self) -> Option<&Arc<Project>> {
+    /// The project the program was started in, as it is now: whoever looks twice may see two generations of it.
+    pub fn project(&self) -> Option<Arc<Project>> {
         self.projects.main()
+    }
+
+    /// Which generation of each project is active, and what was refused.
+    pub fn config_status(&self) -> Vec<ConfigStatus> {
+        self.projects.reader().status()
+    }
+
+    /// Of the projects that whoever asks reaches.
+    pub(crate) fn config_status_for(&self, who: &Principal) -> Vec<ConfigStatus> {
+        let mut status = self.config_status();
+        status.retain(|one| {
+            let project = &one.active.project;
+            who.reaches_project(&project.namespace, &project.name)
+        });
+        status
+    }
+
+    pub(crate) fn projects(&self) -> &Projects {
+        &self.projects
+    }
+
+    /// This project as it is at each look, without reading anything, whatever it is called by then.
+    pub(crate) fn active(&self, project: &Project) -> Active {
+        let reader = self.projects.reader().clone();
+        let key = reader.key_of(&project.namespace, &project.name);
+        Arc::new(move || reader.current(key.as_ref()?))
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -190,7 +234,7 @@ impl App {
     }
 
     /// The project the program was started in, where whoever asks reaches it.
-    pub(crate) fn main_for(&self, who: &Principal) -> Option<&Arc<Project>> {
+    pub(crate) fn main_for(&self, who: &Principal) -> Option<Arc<Project>> {
         self.projects.main().filter(|main| who.reaches_project(&main.namespace, &main.name))
     }
 
@@ -334,7 +378,7 @@ impl App {
         scope: Option<&Arc<Project>>,
         name: Option<&str>,
     ) -> Result<Option<(Arc<Project>, String)>, Refusal> {
-        let project = scope.or(self.main_for(who)).cloned();
+        let project = scope.cloned().or_else(|| self.main_for(who));
         let Some(name) = name else {
             let default = |project: Arc<Project>| {
                 let default = project.default_model.clone()?;
@@ -362,7 +406,7 @@ impl App {
         if let Some(project) = scope {
             return reached(project);
         }
-        let mut names = self.main_for(who).map(reached).unwrap_or_default();
+        let mut names = self.main_for(who).as_ref().map(reached).unwrap_or_default();
         for project in self.projects.stored().await {
             if who.reaches_project(&project.namespace, &project.name) {
                 let prefix = format!("{}/{}", project.namespace, project.name);

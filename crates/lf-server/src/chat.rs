@@ -15,7 +15,9 @@ use lf_core::model::ChatRequest;
 use lf_core::policy::Labels;
 use lf_core::project::Provider;
 use lf_core::tool::Person;
-use lf_core::turn::{Course, Done, Entry, Resume, Setup, Waiting, answer_in_order, check_answers, put_back};
+use lf_core::turn::{
+    Course, Done, Entry, Resume, Setup, Spent, Waiting, answer_in_order, check_answers, put_back,
+};
 use lf_core::{
     Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Principal, Project, Scope, ToolRef, ToolSet,
     ToolSource,
@@ -29,8 +31,10 @@ use crate::approvals::{About, Attendance};
 use crate::authority::{Authority, Errand, Granted, itself};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::quotas::{Charge, Payer};
 use crate::recording::Recording;
-use crate::rules::{Check, Recorded, Rules};
+use crate::results::Shelf;
+use crate::rules::{Began, Check, Recorded, Rules};
 
 use asked::{inline_tools, parameters, prompted, text_formats, tool_choice};
 pub(crate) use left::take_decisions;
@@ -91,6 +95,8 @@ pub(crate) struct Prepared {
     pub tools: Arc<dyn ToolSource>,
     pub check: Arc<dyn Check>,
     pub errand: Errand,
+    /// Who pays for it; each was asked already.
+    pub payers: Vec<Payer>,
 }
 
 impl App {
@@ -121,7 +127,7 @@ impl App {
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
         let left = self.left_for(who, scope, &request).await?;
-        let Prepared { project, mut setup, asked, notices, upstreams, tools, check, errand } =
+        let Prepared { project, mut setup, asked, notices, upstreams, tools, check, errand, payers } =
             self.prepare(who, scope, request, conversation).await?;
         if let Some(left) = left {
             // only now: what others decided meanwhile counts
@@ -133,6 +139,8 @@ impl App {
         let recording = self.recording(&project, &setup, recording);
         let mut journal = recording.map(|recording| Box::new(recording) as Box<dyn Journal>);
         let turn_timeout = setup.limits.turn_timeout;
+        let shelf = Shelf::new(&self.results, &setup, None);
+        let charge = Charge::new(&self.quotas, payers, Spent::default());
         let about = About::turn(&project, &setup, None);
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -159,6 +167,8 @@ impl App {
             tools,
             check,
             errand,
+            shelf,
+            charge,
             turn_timeout,
             person,
             approving,
@@ -240,6 +250,8 @@ impl App {
             strategy: model.strategy,
             text_formats: text_formats(&model),
             limits: model.limits.clone(),
+            price: model.price,
+            images: model.images,
             calls_left: conversation.calls_left,
             always: conversation.always,
             judged: model.provider != Provider::Replay && !project.policy.is_empty(),
@@ -253,7 +265,10 @@ impl App {
         let errand = self.errand_of(who, &project, &model);
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
-        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, errand })
+        // last: what is refused for another reason costs nothing
+        let payers = payers(&project);
+        self.quotas.admit(&payers).await?;
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, errand, payers })
     }
 
     /// The tools this model may use: its own servers', and no others; those of the recorded turn for a cassette.
@@ -266,17 +281,19 @@ impl App {
         Arc::new(self.pool.tools(servers))
     }
 
-    /// Who says which calls of this model run for whoever asks it.
+    /// Who says which calls of a turn of this model run for whoever asks it.
     pub(crate) fn check_of(
         &self,
         who: &Arc<Principal>,
         project: &Arc<Project>,
         model: &Model,
     ) -> Arc<dyn Check> {
-        match model.provider {
-            Provider::Replay => Arc::new(Recorded),
-            _ => Arc::new(Rules::of(project.clone(), self.authority(who))),
+        if model.provider == Provider::Replay {
+            return Arc::new(Recorded);
         }
+        let (project, active) = (project.clone(), self.active(project));
+        let began = Began { project, model: model.name.clone(), pool: self.pool.clone() };
+        Arc::new(Rules::of_turn(active, self.authority(who), began))
     }
 
     pub(crate) fn authority(&self, who: &Arc<Principal>) -> Authority {
@@ -335,6 +352,12 @@ impl App {
         }
         tracing::info!(target: "agents.chat_orchestrator", tool_count = set.len(), tool_names = listed(&names), "MCP tools loaded");
     }
+}
+
+/// Who pays for a turn of this project.
+pub(crate) fn payers(project: &Project) -> Vec<Payer> {
+    let account = format!("project:{}/{}", project.namespace, project.name).into();
+    vec![Payer { account, quota: project.quota }]
 }
 
 /// The ids of all calls.

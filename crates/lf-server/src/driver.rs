@@ -2,6 +2,7 @@
 
 mod asking;
 mod attending;
+mod calling;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +11,9 @@ use async_stream::stream;
 use futures_core::Stream;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
-use lf_core::message::ToolCall;
-use lf_core::tool::{Attendant, Person};
-use lf_core::turn::{Course, Done, Entry, RunTools, Step, Taken};
-use lf_core::{ChatEvent, DeltaStream, Journal, ModelDelta, ModelError, ToolError, ToolOutput, ToolSource};
+use lf_core::tool::Person;
+use lf_core::turn::{Course, Done, Entry, Step, Taken};
+use lf_core::{ChatEvent, DeltaStream, Journal, ModelDelta, ModelError, ToolSource};
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
@@ -21,9 +21,13 @@ use tracing::{debug, info};
 
 use crate::authority::Errand;
 use crate::failover::Upstreams;
-use crate::rules::{self, Asked, Check, Facts, permit};
+use crate::quotas::Charge;
+use crate::results::Shelf;
+use crate::rules::{self, Check};
 pub(crate) use asking::Approving;
 use attending::{Attending, Clock};
+pub(crate) use calling::execute_tool;
+use calling::{Runnable, Runner, run_call, runnable};
 
 /// Progress reports that wait for a slow client; more are dropped, because only the latest matters.
 const PROGRESS_BUFFER: usize = 64;
@@ -36,6 +40,10 @@ pub(crate) struct Drive {
     pub check: Arc<dyn Check>,
     /// What this daemon is told where it is one of the servers.
     pub errand: Errand,
+    /// Where results are that were cut for the model.
+    pub shelf: Shelf,
+    /// Where it is counted what the turn uses.
+    pub charge: Charge,
     /// Stands still while the person is asked.
     pub turn_timeout: Duration,
     /// Who is asked what servers ask in the middle of calls.
@@ -61,6 +69,8 @@ pub(crate) fn drive(
         tools,
         check,
         errand,
+        shelf,
+        charge,
         turn_timeout,
         person,
         approving,
@@ -68,12 +78,19 @@ pub(crate) fn drive(
         stop,
         remember,
     } = drive;
+    let tools = shelf.over(tools);
     let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();
         let clock = Clock::new(turn_timeout);
-        let mut turn = Told { course, events, journal };
+        let mut turn = Told { course, events, journal, shelf, charge };
+        turn.shelve();
+        let mut is_ending = false;
         loop {
+            if let Some(time) = turn.course.ending().filter(|_| !is_ending) {
+                is_ending = true;
+                clock.grant(time);
+            }
             match turn.course.step() {
                 Step::Done(_) => break,
                 Step::AskModel(_) => {
@@ -107,10 +124,19 @@ pub(crate) fn drive(
                                 turn.take(Entry::Answered);
                                 answer = None;
                             }
-                            Err(_) => {
-                                turn.take(Entry::Failed(too_long(&upstreams, turn_timeout)));
-                                answer = None;
-                            }
+                            Err(_) => match turn.take(Entry::TimeUp { limit: turn_timeout }) {
+                                Taken::Nothing => {
+                                    turn.take(Entry::Failed(too_long(&upstreams, turn_timeout)));
+                                    answer = None;
+                                }
+                                taken => {
+                                    is_ending = true;
+                                    clock.grant(turn.course.ending().unwrap_or_default());
+                                    if taken == Taken::AsksAgain {
+                                        answer = turn.ask(&mut upstreams);
+                                    }
+                                }
+                            },
                         }
                     }
                 }
@@ -185,9 +211,7 @@ pub(crate) fn drive(
                                 }
                                 None => break Some(Entry::Ran),
                             },
-                            () = clock.over() => {
-                                break Some(Entry::Failed(too_long(&upstreams, turn_timeout)));
-                            }
+                            () = clock.over() => break Some(Entry::TimeUp { limit: turn_timeout }),
                         }
                     };
                     if let Some(last) = last {
@@ -217,6 +241,8 @@ struct Told {
     /// Not yet shown.
     events: Vec<ChatEvent>,
     journal: Option<Box<dyn Journal>>,
+    shelf: Shelf,
+    charge: Charge,
 }
 
 impl Told {
@@ -224,10 +250,24 @@ impl Told {
         if let Some(journal) = &mut self.journal {
             journal.append(&entry);
         }
-        self.course.take(entry, &mut self.events).unwrap_or_else(|error| {
+        let is_piece = matches!(entry, Entry::Delta(_) | Entry::Notice(_));
+        let taken = self.course.take(entry, &mut self.events).unwrap_or_else(|error| {
             tracing::error!(%error, "the driver and the turn do not agree");
             Taken::Nothing
-        })
+        });
+        self.shelve();
+        if !is_piece {
+            self.charge.has_used(self.course.spent());
+        }
+        taken
+    }
+
+    /// Keeps whole what the turn has cut.
+    fn shelve(&mut self) {
+        let cut = self.course.take_cut();
+        if !cut.is_empty() {
+            self.shelf.keep(cut);
+        }
     }
 
     /// What else of the answer is there already, so that it is kept and shown in one go.
@@ -291,7 +331,10 @@ impl Told {
         Some((runnable, pause))
     }
 
-    fn ask(&self, upstreams: &mut Upstreams) -> Option<Answer> {
+    fn ask(&mut self, upstreams: &mut Upstreams) -> Option<Answer> {
+        if self.charge.counts() {
+            self.charge.asks(self.course.pending());
+        }
         match self.course.step() {
             Step::AskModel(ask) => Some(Answer { deltas: upstreams.ask(&ask.request()), held: None }),
             _ => None,
@@ -354,34 +397,6 @@ pub(crate) fn unkept(error: &impl std::fmt::Display) -> ModelError {
     }
 }
 
-/// A call that is to be run.
-struct Runnable {
-    /// Its place in the round.
-    index: usize,
-    call: ToolCall,
-    facts: Facts,
-    /// The file says how often it is tried.
-    is_tried_again: bool,
-}
-
-fn runnable(run: &RunTools) -> Vec<Runnable> {
-    let standing = run.standing().into_iter();
-    let runnable = standing.map(|standing| {
-        let (index, call) = (standing.index, standing.call.clone());
-        Runnable { index, call, facts: standing.into(), is_tried_again: run.is_tried_again(index) }
-    });
-    runnable.collect()
-}
-
-/// What the calls of a round are run with.
-#[derive(Clone)]
-struct Runner {
-    tools: Arc<dyn ToolSource>,
-    check: Arc<dyn Check>,
-    errand: Errand,
-    model: Arc<str>,
-}
-
 /// Between 0 and 1, at random.
 fn share() -> f64 {
     // an id is random enough for a jitter
@@ -394,53 +409,6 @@ fn too_long(upstreams: &Upstreams, limit: Duration) -> ModelError {
         what: "come to its end".into(),
         limit,
     }
-}
-
-/// One call of a turn after a pause, and what came of it.
-async fn run_call(
-    runner: Runner,
-    Runnable { index, call, facts, is_tried_again }: Runnable,
-    pause: Duration,
-    attending: Attending,
-) -> Entry {
-    if !pause.is_zero() {
-        tokio::time::sleep(pause).await;
-    }
-    let empty = serde_json::Map::new();
-    let attendant = attending.call(&call.id, is_tried_again, runner.errand.mandate_for(&facts.tool));
-    let arguments = call.arguments.value().unwrap_or(&empty);
-    let asked = Asked { model: Some(&runner.model), facts: &facts, arguments };
-    let (outcome, elapsed) = execute_tool(&*runner.tools, &*runner.check, &asked, &call.id, &attendant).await;
-    Entry::Settled { call: index, outcome, elapsed }
-}
-
-/// The one place where a tool is run for a turn, and for who calls it alone: after everything else that decides about it,
-/// the check looks at it once more, by the configuration of now.
-pub(crate) async fn execute_tool(
-    tools: &dyn ToolSource,
-    check: &dyn Check,
-    asked: &Asked<'_>,
-    call_id: &str,
-    attendant: &dyn Attendant,
-) -> (Result<ToolOutput, ToolError>, Duration) {
-    let tool = &asked.facts.tool;
-    if let Err(reason) = permit(check, asked) {
-        info!(server = %tool.server, tool = %tool.name, call_id, reason, "the call may not run");
-        let (server, tool) = (tool.server.to_string(), tool.name.to_string());
-        return (Err(ToolError::Denied { server, tool, reason }), Duration::ZERO);
-    }
-    let started = Instant::now();
-    info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
-    let outcome = tools.call(tool, asked.arguments, attendant).await;
-    let elapsed = started.elapsed();
-    let said = match &outcome {
-        Ok(output) if !output.is_error => "Tool execution successful",
-        Ok(_) => "the tool reported an error",
-        // why is told by the source, which also serves calls that come from elsewhere
-        Err(_) => "the tool call failed",
-    };
-    info!(server = %tool.server, tool = %tool.name, call_id, ?elapsed, "{said}");
-    (outcome, elapsed)
 }
 
 fn log_end(model: &str, event: &ChatEvent, elapsed: Duration) {

@@ -187,7 +187,7 @@ impl Gateway {
             models,
             servers: project.servers.keys().cloned().collect(),
         };
-        Ok(Gate { app, asks: app.authority(who), granted, project, model })
+        Ok(Gate { gateway: self, asks: app.authority(who), granted, project, model })
     }
 
     fn pool(&self) -> &SessionPool {
@@ -308,7 +308,7 @@ impl Gateway {
 
 /// What a client's call of a tool passes.
 struct Gate<'a> {
-    app: &'a App,
+    gateway: &'a Gateway,
     asks: Authority,
     /// What this daemon is granted where it asks itself.
     granted: Granted,
@@ -336,15 +336,30 @@ impl Gate<'_> {
         let started = Instant::now();
         let tool = request.param("name").to_owned();
         let server_name = server.name.as_str();
-        match self.may_run(pool, server, &tool, &request, caller).await {
-            Ok(()) => {}
+        let app = &self.gateway.0.app;
+        let rules = Rules::of(app.active(&self.project), self.asks.clone());
+        let facts = match self.may_run(&rules, pool, server, &request, caller).await {
+            Ok(facts) => facts,
             Err(No::Tool) => return Err(Refused::UnknownTool(tool)),
             Err(No::Said(text)) => return Ok(merged::failed(&text)),
+        };
+        // the configuration may have changed since the server was looked up
+        if !self.gateway.has(server).await {
+            return Err(Refused::Unavailable(format!(
+                "MCP server `{server_name}` is not configured as it was"
+            )));
+        }
+        // what was approved a while ago may be forbidden by now
+        let empty = Map::new();
+        let arguments = arguments(&request).unwrap_or(&empty);
+        let asked = Asked { model: self.model.as_deref(), facts: &facts, arguments };
+        if let Err(why) = permit(&rules, &asked) {
+            return Ok(merged::failed(&denial(&why)));
         }
         // a client has no say in on whose behalf it asks
         request.meta.remove(ON_BEHALF);
-        let is_itself = !itself(std::iter::once(server), self.app.address.get().copied()).is_empty();
-        let mandate = is_itself.then(|| self.app.grants.grant(self.granted.clone())).flatten();
+        let is_itself = !itself(std::iter::once(server), app.address.get().copied()).is_empty();
+        let mandate = is_itself.then(|| app.grants.grant(self.granted.clone())).flatten();
         if let Some(mandate) = &mandate {
             request.meta.insert(ON_BEHALF.to_owned(), mandate.token().into());
         }
@@ -369,12 +384,13 @@ impl Gate<'_> {
 
     async fn may_run(
         &self,
+        rules: &Rules,
         pool: &SessionPool,
         server: &Arc<McpServer>,
-        tool: &str,
         request: &Request,
         caller: &Caller,
-    ) -> Result<(), No> {
+    ) -> Result<Facts, No> {
+        let tool = request.param("name");
         let id = ToolRef { server: server.name.as_str().into(), name: tool.into() };
         let mut facts = Facts::alone(id, Hints::default(), Labels::default());
         if !server.tools.approval.is_empty() || !self.project.policy.is_empty() {
@@ -387,15 +403,15 @@ impl Gate<'_> {
         if server.tools.approval(tool, facts.hints) == Approval::Deny {
             return Err(No::Tool);
         }
-        let rules = Rules::of(self.project.clone(), self.asks.clone());
         let empty = Map::new();
-        let arguments = request.params.get("arguments").and_then(Value::as_object).unwrap_or(&empty);
         let about = About::alone(&self.asks.principal, &self.project, self.model.clone());
-        let facts = self.app.approvals.may_run(&rules, (facts, arguments), about).await?;
-        // what was approved a while ago may be forbidden by now
-        let asked = Asked { model: self.model.as_deref(), facts: &facts, arguments };
-        permit(&rules, &asked).map_err(|why| No::Said(denial(&why)))
+        let approvals = &self.gateway.0.app.approvals;
+        approvals.may_run(rules, (facts, arguments(request).unwrap_or(&empty)), about).await
     }
+}
+
+fn arguments(request: &Request) -> Option<&Map<String, Value>> {
+    request.params.get("arguments").and_then(Value::as_object)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

@@ -16,6 +16,10 @@ mod driver;
 
 mod recording;
 
+mod results;
+
+mod quotas;
+
 mod failover;
 
 mod responses;
@@ -36,11 +40,16 @@ mod routes;
 
 mod serve;
 
+mod reload;
+
 pub mod view;
 
 pub mod explain;
 
-pub use app::{App, Command, EditRefusal, Loader, Parts, Refusal, StoredProject, Wanted};
+pub use app::{
+    App, Broken, Command, ConfigStatus, EditRefusal, Generation, Loader, Opened, Parts, Refusal, RefusedEdit,
+    StoredProject, Wanted,
+};
 pub use chat::{Calls, With};
 pub use gateway::{Gateway, Offering};
 pub use guard::cors_origin;

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Done, Entry, seen_in};
+use lf_core::turn::{Course, Done, Entry, Spent, seen_in};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Principal, Project};
 use lf_store::{Begin, Conversation, Known, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
@@ -30,7 +30,9 @@ use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::chat::{self, Prepared};
 use crate::driver::{Approving, Drive, drive};
+use crate::quotas::Charge;
 use crate::recording::{Recorded, Recording};
+use crate::results::Shelf;
 
 pub(crate) use context::pending;
 use context::unsaid;
@@ -41,7 +43,6 @@ pub(crate) use resumes::Resumes;
 use running::Over;
 pub(crate) use running::Running;
 use speaking::Order;
-use speaking::SPEAK_WAIT;
 pub(crate) use speaking::busy;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
@@ -141,6 +142,8 @@ struct Ready {
     until: CancellationToken,
     approving: Approving,
     recording: Option<Recording>,
+    shelf: Shelf,
+    charge: Charge,
     conversation: String,
     /// What the client said, with the ids of the messages.
     said: Vec<(String, Message)>,
@@ -267,35 +270,6 @@ impl App {
         })
     }
 
-    /// How long what is said in a conversation without asking its model waits for the messages before it.
-    pub(crate) async fn wait_in(
-        &self,
-        who: &Principal,
-        memory: &Memory,
-        conversation: &Conversation,
-    ) -> Duration {
-        let Ok(project) = self.project_of(who, &conversation.scope).await else { return SPEAK_WAIT };
-        let said = self.queue_timeout(memory, (who, Some(&project)), (&conversation.id, None)).await;
-        // also a conversation whose model is gone can be added to
-        said.unwrap_or(SPEAK_WAIT)
-    }
-
-    /// How long a message to a conversation waits for those before it.
-    async fn queue_timeout(
-        &self,
-        memory: &Memory,
-        (who, scope): (&Principal, Option<&Arc<Project>>),
-        (id, model): (&str, Option<&str>),
-    ) -> Result<Duration, Refusal> {
-        let model = match model.filter(|name| !name.is_empty()) {
-            Some(model) => Some(model.to_owned()),
-            None => {
-                memory.store.conversation(id).await.map_err(|error| unkept(&error))?.and_then(|it| it.model)
-            }
-        };
-        Ok(self.find_model(who, scope, model.as_deref()).await?.1.limits.queue_timeout)
-    }
-
     /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end. Of the guards the first
     /// is held until the turn runs, the second as long as it does.
     ///
@@ -325,7 +299,7 @@ impl App {
 
     fn armed(
         &self,
-        prepared: Prepared,
+        mut prepared: Prepared,
         conversation: String,
         said: Vec<(String, Message)>,
         attendance: Attendance,
@@ -339,7 +313,12 @@ impl App {
         };
         let recording = self.recording(&prepared.project, &prepared.setup, None);
         let until = self.access.until_revoked(&prepared.setup.principal);
-        Ready { prepared, until, approving, recording, conversation, said, kept: 0, after: None, guard }
+        let journals = self.memory().ok().map(|memory| (memory.store.clone(), conversation.clone()));
+        let shelf = Shelf::new(&self.results, &prepared.setup, journals);
+        let payers = std::mem::take(&mut prepared.payers);
+        let charge = Charge::new(&self.quotas, payers, Spent::default());
+        let (kept, after) = (0, None);
+        Ready { prepared, until, approving, recording, shelf, charge, conversation, said, kept, after, guard }
     }
 }
 
@@ -350,7 +329,19 @@ fn not_begun(error: &tokio::task::JoinError) -> Refusal {
 impl Memory {
     /// Keeps what was said and the beginning of its turn, and lets it run. Nothing where another daemon's turn came first.
     async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Option<Arc<Running>>, Refusal> {
-        let Ready { prepared, until, approving, recording, conversation, said, kept, after, guard } = ready;
+        let Ready {
+            prepared,
+            until,
+            approving,
+            recording,
+            shelf,
+            charge,
+            conversation,
+            said,
+            kept,
+            after,
+            guard,
+        } = ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let said_now = &said[kept..];
@@ -358,8 +349,13 @@ impl Memory {
         let begin = Begin { turn: &turn, conversation: &conversation, said: said_now, begun: &begun, after };
         let kept = match self.store.begin(begin).await {
             Ok(journal) => Box::new(journal),
-            Err(StoreError::Overtaken { .. }) => return Ok(None),
-            Err(error) => return Err(unkept(&error)),
+            Err(error) => {
+                charge.not_begun();
+                return match error {
+                    StoreError::Overtaken { .. } => Ok(None),
+                    error => Err(unkept(&error)),
+                };
+            }
         };
         let mut journal: Box<dyn Journal> = match recording {
             Some(recording) => Box::new(Recorded { kept, recording }),
@@ -374,6 +370,8 @@ impl Memory {
             tools: prepared.tools,
             check: prepared.check,
             errand: prepared.errand,
+            shelf,
+            charge,
             turn_timeout,
             person: None,
             journal: Some(journal),
@@ -403,7 +401,7 @@ impl Memory {
             *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
         });
         let memory = self.clone();
-        let over = Over { memory: self.clone(), running: running.clone(), _guard: guard };
+        let over = Over::new(self.clone(), running.clone(), guard);
         self.tasks.spawn(async move {
             let _over = over;
             let mut events = std::pin::pin!(drive(course, events, with));

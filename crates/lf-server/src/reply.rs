@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lf_core::ModelError;
+use lf_core::quota::{Bound, OverQuota};
 use lf_dialects::anthropic_messages;
 use lf_dialects::openai_chat::{self, ErrorReply, RequestError};
 use serde_json::{Value, json};
@@ -129,6 +130,15 @@ impl Caller {
                 let known = known.iter().map(String::as_str);
                 anthropic_messages::unknown_model_reply(model, known, &self.request_id)
             }
+            (face, Refusal::OverQuota(over)) => {
+                let told = match face {
+                    Face::Chat | Face::Responses => over_quota(over),
+                    Face::Messages | Face::Mcp | Face::Own => {
+                        self.refuse_with(StatusCode::TOO_MANY_REQUESTS, "RateLimited", &over.to_string())
+                    }
+                };
+                ErrorReply { retry_after: Some(over.retry_after), ..told }
+            }
             (Face::Chat | Face::Responses, _) => {
                 let (status, _, code) = kind_of(refusal);
                 let param = match refusal {
@@ -168,6 +178,7 @@ fn kind_of(refusal: &Refusal) -> (StatusCode, &'static str, Option<&'static str>
             (StatusCode::NOT_FOUND, "ConversationNotFound", Some("conversation_not_found"))
         }
         Refusal::Lacking(_) => (StatusCode::FORBIDDEN, "Forbidden", Some("permission_denied")),
+        Refusal::OverQuota(_) => (StatusCode::TOO_MANY_REQUESTS, "RateLimited", Some("rate_limit_exceeded")),
         Refusal::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "Busy", Some("conversation_busy")),
         Refusal::NoMemory { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "Unavailable", Some("store_unavailable"))
@@ -209,6 +220,16 @@ fn openai_code(status: StatusCode) -> Option<&'static str> {
 /// A JSON-RPC error that answers no request of its own: the body was not looked at.
 fn rpc_body(message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32_001, "message": message}})
+}
+
+/// In OpenAI's words: a minute that is full passes soon, what a day has is another kind of trouble.
+fn over_quota(over: &OverQuota) -> ErrorReply {
+    let (kind, code) = match over.bound {
+        Bound::Requests(_) => ("requests", "rate_limit_exceeded"),
+        Bound::Tokens(_) | Bound::Cost(_) => ("insufficient_quota", "insufficient_quota"),
+    };
+    let error = json!({"message": over.to_string(), "type": kind, "param": null, "code": code});
+    reply(StatusCode::TOO_MANY_REQUESTS, json!({ "error": error }))
 }
 
 fn reply(status: StatusCode, body: Value) -> ErrorReply {

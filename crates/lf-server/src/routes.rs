@@ -113,6 +113,7 @@ fn table() -> Table {
         .at("/v1/messages/count_tokens", [post(Chat, answer::count_tokens)])
         .at("/v1/models", [get(Read, manage::models)])
         .at("/v1/models/{*model}", [get(Read, manage::model)])
+        .at("/v1/config/status", [get(Read, servers::config_status)])
         .at("/v1/projects", [get(Read, projects::all)])
         .at("/v1/projects/{namespace}", [get(Read, projects::list), post(ConfigWrite, projects::create)])
         .at(

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lf_core::policy::{Case, Earlier, Judgement, Labels, Policy, deadline};
+use lf_core::results::SOURCE;
 use lf_core::tool::{Approval, Hints};
 use lf_core::turn::{Judged, Standing};
-use lf_core::{Project, ToolRef};
+use lf_core::{Project, ToolRef, ToolSource};
+use lf_mcp::{ProjectTools, SessionPool};
 use serde_json::{Map, Value};
 
 use crate::authority::Authority;
@@ -20,6 +22,7 @@ const ROUND: Duration = Duration::from_secs(1);
 const BUILT_IN: &str = "lf:";
 
 /// A call that somebody wants to run.
+#[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     /// By its name in the file; `None` for a client's own call.
     pub model: Option<&'a str>,
@@ -53,6 +56,14 @@ impl Facts {
     pub(crate) fn approved(self) -> Self {
         Self { is_approved: true, ..self }
     }
+
+    /// The same of the tool as it is listed there. One that is not listed is as dangerous as one that says nothing of itself.
+    pub(crate) async fn listed_by(self, tools: &dyn ToolSource) -> Self {
+        let catalogue = tools.list(&[self.tool.server.to_string()]).await;
+        let listed = catalogue.tools.iter().find(|listed| listed.id == self.tool);
+        let (hints, labels) = listed.map(|listed| (listed.hints, listed.labels)).unwrap_or_default();
+        Self { hints, labels, ..self }
+    }
 }
 
 impl From<Standing<'_>> for Facts {
@@ -74,6 +85,12 @@ impl From<Standing<'_>> for Facts {
 pub(crate) trait Check: Send + Sync {
     /// What becomes of a call, whatever a person has said of it. `end`: when its conditions must be decided.
     fn check(&self, asked: &Asked<'_>, end: Instant) -> Judgement;
+
+    /// Where calls of this server run, if that is another place than the turn began with: its entry in the file has
+    /// changed since.
+    fn moved(&self, _server: &str) -> Option<ProjectTools> {
+        None
+    }
 }
 
 /// What becomes of a call, with what a person has said of it: it runs, or this is why it does not.
@@ -102,26 +119,40 @@ pub(crate) fn judge(check: &dyn Check, standing: Vec<Standing<'_>>, model: &str)
     judged.collect()
 }
 
-/// The configuration that counts now.
-type Active = Arc<dyn Fn() -> Arc<Project> + Send + Sync>;
+/// The configuration that counts now: the active generation of a project, or nothing once the project is gone.
+pub(crate) type Active = Arc<dyn Fn() -> Option<Arc<Project>> + Send + Sync>;
 
-/// What who asks reaches, and the rules of a project's file: whose servers a model may use, which tools they offer, the
-/// policy, and `approval`.
+/// What a turn began with.
+pub(crate) struct Began {
+    pub project: Arc<Project>,
+    /// The model that was asked for. What it may not use any more, none that answers in its place may, either.
+    pub model: String,
+    pub pool: SessionPool,
+}
+
+/// What whoever asks reaches, and the rules of a project's file, both as they are at each look: whose servers a model may
+/// use, which tools they offer, the policy, and `approval`.
 pub(crate) struct Rules {
     project: Active,
     asks: Authority,
     /// They are asked about the daemon's own tools, which are no server's.
     own: bool,
+    began: Option<Began>,
 }
 
 impl Rules {
-    /// Those of this project as it was read, for one who asks.
-    pub(crate) fn of(project: Arc<Project>, asks: Authority) -> Self {
-        Self { project: Arc::new(move || project.clone()), asks, own: false }
+    /// For a client's own calls.
+    pub(crate) fn of(project: Active, asks: Authority) -> Self {
+        Self { project, asks, own: false, began: None }
     }
 
-    /// The same about the daemon's own tools.
-    pub(crate) fn of_own_tools(project: Arc<Project>, asks: Authority) -> Self {
+    /// For the calls of a turn.
+    pub(crate) fn of_turn(project: Active, asks: Authority, began: Began) -> Self {
+        Self { began: Some(began), ..Self::of(project, asks) }
+    }
+
+    /// For calls of the daemon's own tools.
+    pub(crate) fn of_own_tools(project: Active, asks: Authority) -> Self {
         Self { own: true, ..Self::of(project, asks) }
     }
 
@@ -133,22 +164,26 @@ impl Rules {
         }
     }
 
-    fn listed(project: &Project, asked: &Asked<'_>) -> Judgement {
-        let no = |why: String| Judgement { verdict: Approval::Deny, why };
+    /// What the lists say of a call by its model, and by `first`, the one that was asked for.
+    fn listed(project: &Project, asked: &Asked<'_>, first: Option<&str>) -> Judgement {
         let ToolRef { server, name } = &asked.facts.tool;
         if server.starts_with(BUILT_IN) {
             return Judgement::runs();
         }
-        if let Some(model) = asked.model {
-            let Some(Ok(found)) = project.models.get(model) else {
-                return no(format!("model `{model}` is not there any more"));
+        for model in asked.model.into_iter().chain(first) {
+            let found = match project.models.get(model) {
+                Some(Ok(found)) => found,
+                Some(Err(disabled)) => return no(disabled.reason.clone()),
+                None => return no(format!("model `{model}` is not there any more")),
             };
             if !found.servers.iter().any(|known| **known == **server) {
                 return no(format!("model `{model}` may not use MCP server `{server}`"));
             }
         }
-        let Some(Ok(found)) = project.servers.get(&**server) else {
-            return no(format!("MCP server `{server}` is not there any more"));
+        let found = match project.servers.get(&**server) {
+            Some(Ok(found)) => found,
+            Some(Err(disabled)) => return no(disabled.reason.clone()),
+            None => return no(format!("MCP server `{server}` is not there any more")),
         };
         let approval = found.tools.approval(name, asked.facts.hints);
         if !found.tools.permits(name) || approval == Approval::Deny {
@@ -160,16 +195,27 @@ impl Rules {
     }
 }
 
+fn no(why: String) -> Judgement {
+    Judgement { verdict: Approval::Deny, why }
+}
+
 impl Check for Rules {
     fn check(&self, asked: &Asked<'_>, end: Instant) -> Judgement {
         if let Err(why) = self.reached(&asked.facts.tool) {
             let ToolRef { server, name } = &asked.facts.tool;
             let asks = self.asks.principal.name.as_str();
             tracing::warn!(%server, tool = %name, asks, reason = why, "a tool call was denied");
-            return Judgement { verdict: Approval::Deny, why };
+            return no(why);
         }
-        let project = (self.project)();
-        let listed = if self.own { Judgement::runs() } else { Self::listed(&project, asked) };
+        // it shows more of what a call returned that was permitted, and what that brought in counts already
+        if &*asked.facts.tool.server == SOURCE {
+            return Judgement::runs();
+        }
+        let Some(project) = (self.project)() else {
+            return no("its project is not there any more".to_owned());
+        };
+        let first = self.began.as_ref().map(|began| &*began.model);
+        let listed = if self.own { Judgement::runs() } else { Self::listed(&project, asked, first) };
         if listed.verdict == Approval::Deny {
             return listed;
         }
@@ -187,13 +233,21 @@ impl Check for Rules {
         // the policy first: of two that ask, it is the one with a reason
         project.policy.judge(&case, end).and(listed)
     }
+
+    fn moved(&self, server: &str) -> Option<ProjectTools> {
+        let Began { project: then, pool, .. } = self.began.as_ref()?;
+        let project = (self.project)()?;
+        let now = project.servers.get(server)?.as_ref().ok()?;
+        let has_changed = then.servers.get(server).is_none_or(|then| then.as_ref().ok() != Some(now));
+        has_changed.then(|| pool.tools([(server.to_owned(), Ok(now.clone()))]))
+    }
 }
 
 /// What the lists of a file and this part of its policy say of a call, whatever a person says.
 pub(crate) fn outlook_of(project: &Project, policy: &Policy, tool: ToolRef, case: &Case<'_>) -> Judgement {
     let facts = Facts::alone(tool, case.hints, case.labels);
     let listed =
-        Rules::listed(project, &Asked { model: case.model, facts: &facts, arguments: case.arguments });
+        Rules::listed(project, &Asked { model: case.model, facts: &facts, arguments: case.arguments }, None);
     match listed.verdict {
         Approval::Deny => listed,
         _ => policy.judge(case, deadline()).and(listed),

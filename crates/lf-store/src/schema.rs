@@ -128,6 +128,17 @@ pub(crate) const STEPS: &[&str] = &[
     INSERT INTO said (said, rank) VALUES ('secure-delete', 1);
 ",
     "
+    -- what callers have used of a day; days since 1970, money in billionths of a dollar
+    CREATE TABLE spent (
+        account TEXT NOT NULL,
+        day INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        nanos INTEGER NOT NULL,
+        PRIMARY KEY (account, day)
+    ) WITHOUT ROWID;
+    CREATE INDEX spent_by_day ON spent (day);
+",
+    "
     -- who made it; empty for whoever asked on this machine without a key
     ALTER TABLE conversation ADD COLUMN owner TEXT NOT NULL DEFAULT '';
     ALTER TABLE resume ADD COLUMN owner TEXT NOT NULL DEFAULT '';

@@ -8,6 +8,7 @@ mod messages;
 mod parts;
 mod responses;
 mod resumes;
+mod spent;
 mod turns;
 
 use std::path::{Path, PathBuf};

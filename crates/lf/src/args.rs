@@ -71,6 +71,9 @@ impl Cli {
         {
             at.server = at.server.take().or_else(|| text("LF_SERVER"));
         }
+        if let Command::Config(Config::Status { server, .. }) = &mut cli.command {
+            *server = server.take().or_else(|| text("LF_SERVER"));
+        }
         if let Command::Conversations(conversations) = &mut cli.command {
             let at = &mut conversations.at;
             at.server = at.server.take().or_else(|| text("LF_SERVER"));

@@ -218,12 +218,13 @@ impl Fold {
                     is_error: lf["is_error"] == true,
                     rest: Map::new(),
                     ran: None,
+                    kept: None,
                 };
                 let elapsed = Duration::from_millis(lf["elapsed_ms"].as_u64().unwrap_or_default());
                 Some(ChatEvent::CallFinished { result, elapsed })
             }
             "model" => Some(ChatEvent::Answering { model: text("model") }),
-            "notice" => Some(ChatEvent::Notice(text("message"))),
+            "notice" | "limit" => Some(ChatEvent::Notice(text("message"))),
             _ => self.asked(lf),
         }
     }

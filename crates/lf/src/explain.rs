@@ -21,9 +21,9 @@ pub(crate) use plan::run as plan;
 
 pub(crate) async fn why(common: &Common, options: &Why) -> Result<Exit, Trouble> {
     let arguments = options.args.as_deref().map(arguments).transpose()?;
-    let project = project::load_telling(common)?.project;
+    let project = project::load_telling(common)?;
     let app = app(common, Some(project))?;
-    let Some(project) = app.project().cloned() else { return Ok(Exit::Failure) };
+    let Some(project) = app.project() else { return Ok(Exit::Failure) };
     let mut signals = Signals::new()?;
     let told = tokio::select! {
         told = explained(&app, &project, options, arguments.as_ref()) => told,

@@ -7,6 +7,8 @@ mod asking;
 
 mod chat;
 
+mod config;
+
 mod conversations;
 
 mod daemon;
@@ -43,7 +45,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::CommandFactory as _;
-use lf_core::{Principal, Project};
+use lf_config::Loaded;
+use lf_core::Principal;
 use lf_mcp::{Consent, PoolOptions, SessionPool};
 use lf_server::{App, Parts};
 use lf_store::Store;
@@ -78,7 +81,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<Exit, Trouble> {
     match &cli.command {
         Command::Init(init) | Command::Config(Config::Init(init)) => begin(&cli.common, init),
-        Command::Config(command) if !needs_engine(command) => config(&cli.common, command),
+        Command::Config(command) if !needs_engine(command) => configuration(&cli.common, command),
         Command::Models(Models::List { json }) => models(&cli.common, *json),
         Command::Keys(command) => keys::run(&cli.common, command),
         Command::Completions { shell } => {
@@ -110,9 +113,9 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
     }
 }
 
-/// Whether servers may have to be asked, or files of stored projects.
+/// Whether servers may have to be asked, or files of stored projects, or a daemon.
 fn needs_engine(command: &Config) -> bool {
-    matches!(command, Config::Approve { .. } | Config::Why(_) | Config::Plan(_))
+    matches!(command, Config::Approve { .. } | Config::Status { .. } | Config::Why(_) | Config::Plan(_))
 }
 
 /// Whether a browser may be started that is to stay when this process ends.
@@ -137,13 +140,8 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
                 return outcome;
             }
             let loaded = mcp::needs_project(command).then(|| project::load_telling(common)).transpose()?;
-            let app = app_with(
-                common,
-                loaded.map(|loaded| loaded.project),
-                mcp::consent(command),
-                Kept::nothing(),
-            )?;
-            let project = app.project().cloned();
+            let app = app_with(common, loaded, mcp::consent(command), Kept::nothing())?;
+            let project = app.project();
             let mut signals = Signals::new()?;
             let outcome = tokio::select! {
                 outcome = mcp::run(&app, project.as_deref(), command) => outcome,
@@ -165,6 +163,9 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
                 outcome = conversations::run(common, options) => outcome,
                 _ = signals.next() => Ok(Exit::Failure),
             }
+        }
+        Command::Config(Config::Status { server, json }) => {
+            config::status(&cli.common, server.as_deref(), *json).await
         }
         Command::Config(Config::Approve { project, dry_run }) => {
             let app = app(common, None)?;
@@ -197,14 +198,14 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
         Some(_) => project::load(common).ok(),
         None => Some(project::load_telling(common)?),
     };
-    let app = app(common, project.map(|loaded| loaded.project))?;
+    let app = app(common, project)?;
     let scope = match named {
         Some((namespace, name)) => Some(
             app.find_project(&Principal::owner(), namespace, name)
                 .await
                 .map_err(|refusal| Trouble::usage(refusal.to_string()))?,
         ),
-        None => app.project().cloned(),
+        None => app.project(),
     };
     let outcome = chat::run(Engine::Here { app: &app, scope }, options, question, &mut person).await;
     close(&app, &mut signals).await;
@@ -223,7 +224,7 @@ async fn close(app: &App, signals: &mut Signals) {
 }
 
 /// The engine for this project. What lasts only as long as a command keeps no conversations.
-fn app(common: &Common, project: Option<Project>) -> Result<Arc<App>, Trouble> {
+fn app(common: &Common, project: Option<Loaded>) -> Result<Arc<App>, Trouble> {
     app_with(common, project, Consent::Absent, Kept::nothing())
 }
 
@@ -242,7 +243,7 @@ impl Kept {
 
 fn app_with(
     common: &Common,
-    project: Option<Project>,
+    project: Option<Loaded>,
     consent: Consent,
     kept: Kept,
 ) -> Result<Arc<App>, Trouble> {
@@ -256,7 +257,7 @@ fn app_with(
     options.consent = consent;
     options.generations = Some(data_dir.join("mcp-generations.json"));
     let parts = Parts {
-        project,
+        project: project.map(Into::into),
         data_dir,
         loader: project::loader(),
         pool: SessionPool::new(options),
@@ -275,7 +276,7 @@ fn environment() -> Vec<(String, String)> {
         .collect()
 }
 
-fn config(common: &Common, command: &Config) -> Result<Exit, Trouble> {
+fn configuration(common: &Common, command: &Config) -> Result<Exit, Trouble> {
     match command {
         Config::Show { json } => {
             let loaded = project::load_telling(common)?;
@@ -305,8 +306,8 @@ fn config(common: &Common, command: &Config) -> Result<Exit, Trouble> {
         }
         Config::Schema => print_line(format_args!("{:#}", lf_config::schema()))?,
         Config::Init(init) => return begin(common, init),
-        // needs the engine
-        Config::Approve { .. } | Config::Why(_) | Config::Plan(_) => {}
+        // need the engine, or a daemon
+        Config::Approve { .. } | Config::Status { .. } | Config::Why(_) | Config::Plan(_) => {}
     }
     Ok(Exit::Success)
 }

@@ -71,14 +71,9 @@ pub(crate) fn data_dir(common: &Common) -> PathBuf {
     })
 }
 
-/// Reads a stored project for the daemon.
+/// Reads a project for the daemon.
 pub(crate) fn loader() -> lf_server::Loader {
-    Box::new(|path: &Path| match lf_config::load(path, variable) {
-        Ok(loaded) => Ok(loaded.project),
-        // told to clients: without lines of the file, which may hold secrets
-        Err(LoadError::Rejected(rejected)) => Err(rejected.summary()),
-        Err(error) => Err(plain(&error)),
-    })
+    Box::new(|path: &Path| Ok(lf_config::load(path, variable)?.into()))
 }
 
 fn plain(error: &LoadError) -> String {

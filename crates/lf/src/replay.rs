@@ -78,7 +78,7 @@ async fn again(
     view: View,
 ) -> Result<Exit, Trouble> {
     let mut signals = Signals::new()?;
-    let app = crate::app(common, Some(project::load_telling(common)?.project))?;
+    let app = crate::app(common, Some(project::load_telling(common)?))?;
     let calls = if options.run_tools { Calls::Run } else { Calls::Recorded };
     let with = With { person: None, recording };
     let asked = app.chat_again(None, model, &cassette, calls, with).await;

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lf_core::Project;
 use lf_core::project::Storage;
@@ -12,13 +13,14 @@ use lf_mcp::Consent;
 use lf_server::access::announce;
 use lf_server::{App, BindError, Recording, Serve, bind, serve};
 use lf_store::{Store, StoreError};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Kept;
 use crate::args;
 use crate::exit::{Exit, Trouble, tell};
 use crate::project;
-use crate::signals::{self, Signals};
+use crate::signals::{self, Signals, Told};
 
 pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<Exit, Trouble> {
     let mut signals = Signals::new()?;
@@ -34,10 +36,10 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
         let stored = data_dir.join("projects");
         tell(format_args!("no llamafarm.yaml here; serving the projects of {}", stored.display()));
     }
-    let project = project.map(|loaded| loaded.project);
     let recordings = options.record.as_deref().map(recordings).transpose()?;
-    let store = store(common, storage(options, project.as_ref())?).await?;
-    let app = crate::app_with(common, project, Consent::Absent, Kept { store, recordings })?;
+    let kept_in = storage(options, project.as_ref().map(|loaded| &loaded.project))?;
+    let kept = Kept { store: store(common, kept_in).await?, recordings };
+    let app = crate::app_with(common, project, Consent::Absent, kept)?;
     admit(&app, &data_dir, address)?;
     let announced = announce(&data_dir, address);
     if let Err(error) = &announced {
@@ -47,6 +49,7 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     }
     tell(format_args!("listening on http://{address}"));
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
+    let reload = Arc::new(Notify::new());
     let serving = serve(
         app,
         listener,
@@ -56,21 +59,24 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
             grace: options.grace,
             stop: stop.clone(),
             now: now.clone(),
+            reload: reload.clone(),
         },
     );
     tokio::pin!(serving);
-    tokio::select! {
-        () = &mut serving => {}
-        _ = signals.next() => stop.cancel(),
-    }
-    tokio::select! {
-        () = &mut serving => {}
-        _ = signals.next() => {
-            // the turns end before their servers are killed, or they would take that for an answer
-            now.cancel();
-            serving.await;
+    loop {
+        let told = tokio::select! {
+            () = &mut serving => return Ok(Exit::Success),
+            told = signals.told() => told,
+        };
+        match told {
+            Told::Reload => reload.notify_one(),
+            Told::End if !stop.is_cancelled() => stop.cancel(),
+            Told::End => break,
         }
     }
+    // the turns end before their servers are killed, or they would take that for an answer
+    now.cancel();
+    serving.await;
     Ok(Exit::Success)
 }
 

@@ -58,6 +58,7 @@ impl Transcript {
                 }
             }
             ChatEvent::Notice(text) => self.notices.push(text.clone()),
+            ChatEvent::Limited(limit) => self.notices.push(format!("the turn has reached {limit}")),
             ChatEvent::Finished { reason, usage, rounds, .. } => {
                 self.end = Some(
                     json!({"finish_reason": reason.name(), "usage": view::usage(usage), "rounds": rounds}),
@@ -165,6 +166,9 @@ impl Terminal {
                 }
             }
             ChatEvent::Notice(text) => self.status(YELLOW, &format!("warning: {}", printable(text))),
+            ChatEvent::Limited(limit) => {
+                self.status(YELLOW, &format!("warning: the turn has reached {limit}"));
+            }
             ChatEvent::Failed(error) => {
                 self.status(RED, &format!("error: {}", printable(&error.to_string())));
                 if let Some(hint) = hint(error) {

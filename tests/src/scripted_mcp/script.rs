@@ -132,6 +132,8 @@ pub enum Act {
     ExitOnce(PathBuf),
     /// A text of that many bytes.
     Big(usize),
+    /// That many lines, `line 0`, `line 1`, …
+    Lines(usize),
     /// One line of that many bytes that is no message, then the answer.
     HugeLine(usize),
     /// That many lines of nonsense on stdout, then the answer.

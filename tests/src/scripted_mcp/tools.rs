@@ -105,6 +105,7 @@ impl Server {
                 text("second time".to_owned())
             }
             Act::Big(size) => text("x".repeat(*size)),
+            Act::Lines(count) => text((0..*count).map(|n| format!("line {n}\n")).collect()),
             Act::HugeLine(size) => {
                 let mut line = vec![b'x'; *size];
                 line.push(b'\n');

@@ -1,15 +1,15 @@
 //! Entries of `runtime.models`.
 
 use lf_core::Secret;
-use lf_core::project::{Disabled, Limits, Model, Provider, ToolCallStrategy};
+use lf_core::project::{Disabled, Limits, Model, Price, Provider, ToolCallStrategy};
 
 use super::{ByDefault, Context, Names, Reading, broken, is_header_value, known, provider, tools};
 use crate::diagnostic::{Report, did_you_mean, quote};
 use crate::node::Node;
-use crate::raw::{RawModel, RawStrategy};
+use crate::raw::{RawInput, RawModel, RawPrice, RawStrategy};
 use crate::variables::{Syntax, expand};
 
-const EXPANDED: [(&str, Syntax); 8] = [
+const EXPANDED: [(&str, Syntax); 9] = [
     ("description", Syntax::Full),
     ("model", Syntax::Full),
     ("base_url", Syntax::Full),
@@ -17,6 +17,7 @@ const EXPANDED: [(&str, Syntax); 8] = [
     ("model_api_parameters", Syntax::Full),
     ("extra_body", Syntax::Full),
     ("limits", Syntax::Full),
+    ("price", Syntax::Full),
     ("tools", Syntax::EnvOnly),
 ];
 
@@ -55,7 +56,14 @@ pub(super) fn read(
             return Err(broken());
         }
     };
+    let price = price(raw.price.as_ref()).or_else(|| kind.price());
+    if price.is_none() && limits.cost_usd.is_some() {
+        unpriced(&mut reading, name);
+    }
+    let images = raw.input.map(|input| input.contains(&RawInput::Image));
     let model = Model {
+        price,
+        images: images.unwrap_or_else(|| kind.shows_images(&model)),
         name: name.to_owned(),
         description: raw.description,
         provider: kind,
@@ -200,6 +208,29 @@ fn unknown<'n>(
     };
 }
 
+/// What is not told costs what other input does.
+fn price(raw: Option<&RawPrice>) -> Option<Price> {
+    let raw = raw?;
+    let (input, output) = (raw.input_per_million?, raw.output_per_million?);
+    Some(Price {
+        input,
+        output,
+        cached: raw.cached_per_million.unwrap_or(input),
+        cache_written: raw.cache_write_per_million.unwrap_or(input),
+    })
+}
+
+/// Prices change, and a limit that is checked against a wrong one is none: they are the file's to say.
+fn unpriced(reading: &mut Reading<'_, '_, '_>, name: &str) {
+    let Some(limits) = reading.node("limits") else { return };
+    let span = limits.span_of("cost_usd");
+    let message = format!("`cost_usd` cannot be held: nobody knows what model {} costs", quote(name));
+    reading.report.error(&span, message).hint(PRICE_HINT);
+}
+
+pub(super) const PRICE_HINT: &str =
+    "give the model its `price: {input_per_million: …, output_per_million: …}`, in US dollars";
+
 fn limits(reading: &mut Reading<'_, '_, '_>, raw: &RawModel) -> Limits {
     let defaults = Limits::default();
     let Some(raw) = &raw.limits else { return defaults };
@@ -209,8 +240,12 @@ fn limits(reading: &mut Reading<'_, '_, '_>, raw: &RawModel) -> Limits {
         rounds: raw.rounds.unwrap_or(defaults.rounds),
         parallel_calls: size(raw.parallel_calls, defaults.parallel_calls),
         result_tokens: size(raw.result_tokens, defaults.result_tokens),
+        result_bytes: size(raw.result_bytes, defaults.result_bytes),
         context_tokens: size(raw.context_tokens, defaults.context_tokens),
         turn_timeout: reading.duration(Some("limits"), "turn_timeout", defaults.turn_timeout),
+        final_timeout: reading.duration(Some("limits"), "final_timeout", defaults.final_timeout),
+        tokens: raw.tokens,
+        cost_usd: raw.cost_usd,
         approval_timeout: reading.duration(Some("limits"), "approval_timeout", defaults.approval_timeout),
         queue_timeout: reading.duration(Some("limits"), "queue_timeout", defaults.queue_timeout),
         repeat_calls: raw.repeat_calls.unwrap_or(defaults.repeat_calls),

@@ -16,15 +16,24 @@ pub struct RawLimits {
     /// Calls of one round that run at the same time. Default 16.
     #[schemars(range(min = 1, max = 256))]
     pub parallel_calls: Option<u32>,
-    /// Longest tool result shown to the model, in tokens of about 4 bytes. Default 25000.
+    /// Longest tool result shown to the model, in tokens of about 4 bytes; of a longer one it is shown the beginning, and how
+    /// to read on. Default 25000.
     #[schemars(range(min = 100, max = 10_000_000))]
     pub result_tokens: Option<u32>,
+    /// The same in bytes. Default 100000.
+    #[schemars(range(min = 400, max = 40_000_000))]
+    pub result_bytes: Option<u32>,
     /// Most of a kept conversation that the model is shown, in tokens of about 4 bytes; the oldest exchanges are left out.
     /// Default 100000.
     #[schemars(range(min = 1000, max = 100_000_000))]
     pub context_tokens: Option<u32>,
-    /// Longest time for a whole turn. Default 5m.
+    /// Longest time for a whole turn, until it is asked for its last answer. Default 5m.
     pub turn_timeout: Option<RawDuration>,
+    /// Longest time for that answer, once a limit is reached. Default 1m.
+    pub final_timeout: Option<RawDuration>,
+    /// Most tokens of all requests and answers of a turn. Default: no limit.
+    #[schemars(range(min = 1))]
+    pub tokens: Option<u64>,
     /// Longest wait for a person who has to approve a call; the turn's time stands still. Default 5m.
     pub approval_timeout: Option<RawDuration>,
     /// Longest wait of a message for others that were said before it in its conversation. Default 10m.
@@ -32,9 +41,51 @@ pub struct RawLimits {
     /// The same call this many times in one turn is answered with an error. Default 3.
     #[schemars(range(min = 1, max = 1000))]
     pub repeat_calls: Option<u32>,
-    /// Most a turn may cost. Understood but not acted on yet.
-    #[schemars(range(min = 0), extend("x-later" = true))]
+    /// Most a turn may cost, in US dollars, by the `price` of its model. Default: no limit.
+    #[schemars(range(min = 0))]
     pub cost_usd: Option<f64>,
+}
+
+/// What a model costs: US dollars for a million tokens.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "price")]
+pub struct RawPrice {
+    #[schemars(required, range(min = 0))]
+    pub input_per_million: Option<f64>,
+    #[schemars(required, range(min = 0))]
+    pub output_per_million: Option<f64>,
+    /// Input that came from the upstream's cache. Default: as other input.
+    #[schemars(range(min = 0))]
+    pub cached_per_million: Option<f64>,
+    /// Input that was written to the upstream's cache. Default: as other input.
+    #[schemars(range(min = 0))]
+    pub cache_write_per_million: Option<f64>,
+}
+
+/// Bounds over time. A request beyond them gets status 429, with the time after which there is room again.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "quota")]
+pub struct RawQuota {
+    /// Turns that begin in a minute. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub requests_per_minute: Option<u32>,
+    /// Tokens of all requests to models and their answers, from midnight to midnight (UTC). Default: no limit.
+    #[schemars(range(min = 1))]
+    pub tokens_per_day: Option<u64>,
+    /// What they cost, in US dollars, by the `price` of each model. Default: no limit.
+    #[schemars(range(min = 0))]
+    pub cost_per_day_usd: Option<f64>,
+}
+
+/// What a model takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(title = "input")]
+pub enum RawInput {
+    Text,
+    Image,
 }
 
 /// What a program and all it starts may use.

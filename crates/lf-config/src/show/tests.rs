@@ -94,11 +94,16 @@ runtime:
         - api
         - "off"
         prompts: []
+        input:
+        - text
+        - image
         limits:
           rounds: 10
           parallel_calls: 16
           result_tokens: 25000
+          result_bytes: 100000
           turn_timeout: 300s
+          final_timeout: 60s
           approval_timeout: 300s
           queue_timeout: 600s
           repeat_calls: 3

@@ -110,7 +110,9 @@ fn of_equal_keys_the_last_wins_as_in_plain_json() {
 #[test]
 fn nesting_has_a_limit() {
     assert!(read_value(&"[".repeat(100_000)).is_err());
-    assert!(read_value(&format!("{}{}", "[".repeat(127), "]".repeat(127))).is_ok());
+    let nested = |depth: usize| read_value(&format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
+    assert!(nested(127).is_ok());
+    assert!(nested(128).is_err() && nested(12_800).is_err());
 }
 
 fn any_json() -> impl Strategy<Value = Value> {

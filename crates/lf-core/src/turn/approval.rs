@@ -12,7 +12,7 @@ use crate::tool_set::Target;
 
 use super::judging::Judge;
 use super::plan::Planned;
-use super::{Done, RawCall, Round, RunTools, Step, Turn, plan};
+use super::{Done, RawCall, Round, RunTools, Spent, Step, Turn, plan};
 
 /// What a person is asked about one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,6 +95,10 @@ impl AskPerson {
         self.asks.iter().filter(|ask| ask.decision.is_none())
     }
 
+    pub(super) fn spent(&self) -> Spent {
+        self.run.turn.spent
+    }
+
     /// Takes what was decided about one ask. One that is decided stays so.
     pub(super) fn decide(&mut self, id: &str, decision: &Decision, events: &mut Vec<ChatEvent>) {
         let Some(at) = self.asks.iter().position(|ask| ask.id == id && ask.decision.is_none()) else {
@@ -156,8 +160,7 @@ impl AskPerson {
         }
         let (reason, rounds) = (FinishReason::Stop, turn.rounds + 1);
         events.push(ChatEvent::Finished { reason, usage: turn.usage, rounds, stop_sequence: None });
-        let said = turn.request.messages.split_off(turn.given).into();
-        Done { waiting: Some(Waiting { calls, asks }), ..Done::with(said) }
+        Done { waiting: Some(Waiting { calls, asks }), ..turn.done() }
     }
 
     /// The turn cannot go on; nothing of the round was run.

@@ -56,6 +56,11 @@ pub enum Entry {
     },
     /// All calls that are to run are settled.
     Ran,
+    /// The turn has taken as long as it may; said while a model is asked or tools run.
+    TimeUp {
+        #[serde(with = "seconds")]
+        limit: Duration,
+    },
     /// Somebody wants the turn to end: what was said and done stays.
     Stopped,
 }
@@ -82,7 +87,7 @@ pub struct OutOfPlace {
 /// A turn in its present step.
 #[derive(Debug)]
 pub struct Course {
-    step: Step,
+    pub(super) step: Step,
 }
 
 impl Course {
@@ -160,6 +165,12 @@ impl Course {
             (Step::RunTools(run), Entry::Settled { call, outcome, elapsed }) => {
                 run.settle(call, outcome, elapsed, events);
             }
+            (Step::AskModel(ask), Entry::TimeUp { limit }) => return Ok(ask.time_up(limit, events)),
+            (Step::RunTools(_), Entry::TimeUp { limit }) => {
+                if let Step::RunTools(run) = self.leave() {
+                    self.step = run.time_up(limit, events);
+                }
+            }
             (Step::RunTools(_), Entry::Ran) => {
                 if let Step::RunTools(run) = self.leave() {
                     self.step = run.finish(events);
@@ -228,7 +239,7 @@ impl Course {
     }
 
     fn leave(&mut self) -> Step {
-        std::mem::replace(&mut self.step, Step::Done(Done::with([].into())))
+        std::mem::replace(&mut self.step, Step::Done(Done::with([].into(), super::Spent::default())))
     }
 
     /// What is left of a turn that is over; the turn itself otherwise.
@@ -267,6 +278,7 @@ impl Entry {
             Self::Again { .. } => "again",
             Self::Settled { .. } => "settled",
             Self::Ran => "ran",
+            Self::TimeUp { .. } => "time_up",
             Self::Stopped => "stopped",
         }
     }

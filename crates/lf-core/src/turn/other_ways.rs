@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::event::ChatEvent;
 use crate::message::Message;
 use crate::model::{FinishReason, ModelError, ToolChoice};
-use crate::project::ToolCallStrategy;
+use crate::project::{Price, ToolCallStrategy};
 use crate::text_calls::{self, Piece, TextEnd, TextFormat, TextScanner};
 use crate::tool_set::ToolSet;
 
 use super::AskModel;
+use super::pictures;
+use super::setup::shown;
 
 /// Another model that takes over a turn: what of the turn is different with it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -21,6 +23,12 @@ pub struct StandIn {
     pub tools: ToolSet,
     pub parameters: serde_json::Map<String, serde_json::Value>,
     pub strategy: ToolCallStrategy,
+    /// What it costs, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// Whether it is shown images.
+    #[serde(default = "shown", skip_serializing_if = "Clone::clone")]
+    pub images: bool,
     #[serde(with = "crate::text_calls::by_name")]
     pub text_formats: &'static [TextFormat],
     /// Keys of [`crate::AssistantMessage::rest`] that only the upstream before can read.
@@ -107,12 +115,14 @@ impl AskModel {
             Some(ToolChoice::Required) if other.tools.is_empty() => return false,
             _ => {}
         }
-        turn.tools = other.tools;
-        turn.request.tools = if turn.last { [].into() } else { turn.tools.specs() };
+        turn.tools = if turn.offers_results() { other.tools.with_results() } else { other.tools };
+        turn.request.tools = turn.tools.specs();
         turn.request.parameters = other.parameters;
-        if turn.last {
-            turn.request.parameters.remove("parallel_tool_calls");
+        if turn.is_last() {
+            turn.ask_for_the_end();
         }
+        turn.price = other.price;
+        turn.images = other.images;
         turn.prompted = other.strategy == ToolCallStrategy::PromptBased;
         turn.may_switch = other.strategy == ToolCallStrategy::Auto;
         turn.text_formats = other.text_formats;
@@ -123,6 +133,8 @@ impl AskModel {
         }
         self.scanner = turn.scanner();
         events.push(ChatEvent::Answering { model: other.model });
+        let has = pictures::any(&turn.request.messages);
+        turn.notice_pictures(has, events);
         true
     }
 }

@@ -5,12 +5,11 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use crate::message::{Content, Part, ToolCall, ToolResult};
+use crate::results::{MAX_KEPT, Room};
 use crate::tool::media::{self, Media, Unreadable};
 use crate::tool::{ToolContent, ToolOutput};
 use crate::visible;
 
-/// The usual estimate for English and code; only used to turn a token limit into bytes.
-const BYTES_PER_TOKEN: usize = 4;
 /// Base64 of all media of one result, in bytes: several of them still fit the 20 MB that a request to Gemini may have.
 const MAX_MEDIA: usize = 10 * 1024 * 1024;
 /// Media of one result: as many images as Claude takes in one conversation without reducing them.
@@ -20,11 +19,24 @@ const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"]
 const RECORDINGS: [&str; 5] = ["audio/wav", "audio/mp3", "audio/ogg", "audio/flac", "audio/aac"];
 const PDF: &str = "application/pdf";
 
-/// A tool's output as the result of a call. Text beyond `limit` tokens is cut, and the result says so. Images, recordings
-/// and PDF documents stay what they are, for dialects that can show them; what is broken, too large or of no type that
-/// models know becomes a note in its place.
-pub fn result_for_model(call: &ToolCall, output: ToolOutput, limit: usize) -> ToolResult {
-    let mut told = Told { left: limit.saturating_mul(BYTES_PER_TOKEN), ..Told::default() };
+/// The text of a result that did not fit.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// What there is of it to keep.
+    pub whole: String,
+    /// Bytes of it that the model is shown.
+    pub shown: usize,
+    /// Bytes that the tool returned.
+    pub size: usize,
+    /// Nothing is missing in `whole`.
+    pub is_all: bool,
+}
+
+/// A tool's output as the result of a call. Text beyond the room for it is cut, which the caller has to say. Images,
+/// recordings and PDF documents stay what they are, for dialects that can show them; what is broken, too large or of no
+/// type that models know becomes a note in its place.
+pub fn result_for_model(call: &ToolCall, output: ToolOutput, room: Room) -> (ToolResult, Option<Cut>) {
+    let mut told = Told::within(room);
     let structured = output.structured.filter(|value| !is_told(value, &output.content));
     for content in output.content {
         told.content(content);
@@ -32,7 +44,7 @@ pub fn result_for_model(call: &ToolCall, output: ToolOutput, limit: usize) -> To
     if let Some(structured) = structured {
         told.text(&structured.to_string());
     }
-    let mut parts = told.finish();
+    let (mut parts, cut) = told.finish();
     let content = match parts.len() {
         0 => Content::default(),
         1 => match parts.pop() {
@@ -41,14 +53,16 @@ pub fn result_for_model(call: &ToolCall, output: ToolOutput, limit: usize) -> To
         },
         _ => Content::Parts(parts),
     };
-    ToolResult {
+    let result = ToolResult {
         call_id: call.id.clone(),
         name: Some(call.name.clone()),
         content,
         is_error: output.is_error,
         rest: Map::new(),
         ran: None,
-    }
+        kept: None,
+    };
+    (result, cut)
 }
 
 /// Whether the texts say what the structured content says: the specification (2025-06-18 and later) wants servers to
@@ -82,14 +96,13 @@ fn says(text: &str, value: &Value) -> bool {
 }
 
 /// The parts so far.
-#[derive(Default)]
 struct Told {
     parts: Vec<Part>,
-    /// Bytes of text that still fit.
-    left: usize,
+    /// What still fits.
+    room: Room,
     /// Bytes of text there were.
     seen: usize,
-    is_cut: bool,
+    cut: Option<Cut>,
     items: usize,
     media: usize,
     /// Media that were left out because there were too many.
@@ -97,6 +110,10 @@ struct Told {
 }
 
 impl Told {
+    fn within(room: Room) -> Self {
+        Self { parts: Vec::new(), room, seen: 0, cut: None, items: 0, media: 0, left_out: 0 }
+    }
+
     fn content(&mut self, content: ToolContent) {
         match content {
             ToolContent::Text(text) => self.text(&text),
@@ -126,24 +143,37 @@ impl Told {
         let is_first = !matches!(self.parts.last(), Some(Part::Text(_)));
         let between = if is_first { "" } else { "\n" };
         self.seen += between.len() + text.len();
-        if self.is_cut {
-            return;
-        }
-        // more than the rest of it is not looked at, however long it is
-        let near = &text[..text.floor_char_boundary(self.left.saturating_mul(2).saturating_add(64))];
+        let left = MAX_KEPT.saturating_sub(self.cut.as_ref().map_or(0, |cut| cut.whole.len()));
+        // more than can be kept of it is not looked at, however long it is
+        let near = &text[..text.floor_char_boundary(left.saturating_mul(2).saturating_add(64))];
         let clean = visible::data(near);
-        let keep = clean.floor_char_boundary(self.left.saturating_sub(between.len()));
-        self.is_cut = keep < clean.len() || near.len() < text.len();
-        self.left = self.left.saturating_sub(between.len() + keep);
-        if keep == 0 && !clean.is_empty() {
-            return;
+        let is_near = near.len() == text.len();
+        if let Some(cut) = &mut self.cut {
+            cut.is_all &= is_near;
+            cut.add("\n");
+            return cut.add(&clean);
         }
-        match self.parts.last_mut() {
-            Some(Part::Text(before)) => {
-                before.push_str(between);
-                before.push_str(&clean[..keep]);
+        self.room.take(between);
+        let keep = self.room.fits(&clean);
+        self.room.take(&clean[..keep]);
+        if keep == clean.len() || keep > 0 {
+            match self.parts.last_mut() {
+                Some(Part::Text(before)) => {
+                    before.push_str(between);
+                    before.push_str(&clean[..keep]);
+                }
+                _ => self.parts.push(Part::Text(clean[..keep].to_owned())),
             }
-            _ => self.parts.push(Part::Text(clean[..keep].to_owned())),
+        }
+        if keep < clean.len() || !is_near {
+            let shown: Vec<&str> = self.parts.iter().filter_map(text_of).collect();
+            let whole = shown.join("\n");
+            let mut cut = Cut { shown: whole.len(), whole, size: 0, is_all: is_near };
+            if keep == 0 && cut.shown > 0 {
+                cut.add("\n");
+            }
+            cut.add(&clean[keep..]);
+            self.cut = Some(cut);
         }
     }
 
@@ -195,25 +225,25 @@ impl Told {
         }
     }
 
-    fn finish(mut self) -> Vec<Part> {
-        let mut note = String::new();
+    fn finish(mut self) -> (Vec<Part>, Option<Cut>) {
         if self.left_out > 0 {
-            note = format!("\n[{} more attachments were left out]", self.left_out);
-        }
-        if self.is_cut {
-            let shown: usize = self.parts.iter().map(text_length).sum();
-            note.push_str(&format!(
-                "\n[cut: the first {shown} of {} bytes; ask for less at a time]",
-                self.seen
-            ));
-        }
-        if !note.is_empty() {
+            let note = format!("\n[{} more attachments were left out]", self.left_out);
             match self.parts.iter_mut().rev().find_map(text_mut) {
                 Some(text) => text.push_str(&note),
                 None => self.parts.push(Part::Text(note.trim_start().to_owned())),
             }
         }
-        self.parts
+        let seen = self.seen;
+        (self.parts, self.cut.map(|cut| Cut { size: seen, ..cut }))
+    }
+}
+
+impl Cut {
+    fn add(&mut self, text: &str) {
+        let left = MAX_KEPT.saturating_sub(self.whole.len());
+        let fits = text.floor_char_boundary(left);
+        self.is_all &= fits == text.len();
+        self.whole.push_str(&text[..fits]);
     }
 }
 
@@ -275,10 +305,10 @@ fn text_mut(part: &mut Part) -> Option<&mut String> {
     }
 }
 
-fn text_length(part: &Part) -> usize {
+fn text_of(part: &Part) -> Option<&str> {
     match part {
-        Part::Text(text) => text.len(),
-        _ => 0,
+        Part::Text(text) => Some(text),
+        _ => None,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::tool::{Tool, ToolRef};
 use crate::tool_set::{Target, UnknownTool};
 
 use super::approval::Known;
-use super::{Done, RawCall, Resume, Round, RunTools, Step, Turn, some_text};
+use super::{Done, Limit, RawCall, Resume, Round, RunTools, Step, Turn, some_text};
 
 /// One call of a round, in the order the model made them.
 #[derive(Debug)]
@@ -114,6 +114,9 @@ fn plan_source(turn: &mut Turn, call: &ToolCall, tool: &Tool) -> Planned {
         Ok(arguments) => arguments,
         Err(problem) => return Planned::Answered(ToolResult::error(call, say_unreadable(problem))),
     };
+    if let Some(why) = turn.no_room() {
+        return Planned::Answered(ToolResult::error(call, why));
+    }
     let problems = tool.problems(arguments);
     if !problems.is_empty() {
         let text = format!(
@@ -132,7 +135,9 @@ fn plan_source(turn: &mut Turn, call: &ToolCall, tool: &Tool) -> Planned {
     let limit = turn.limits.repeat_calls.max(2);
     if seen >= limit {
         // a model that does not take no for an answer is asked for one
-        turn.last |= seen >= limit + 2;
+        if seen >= limit + 2 {
+            turn.reach(Limit::RepeatedCalls(limit));
+        }
         let text = format!(
             "this is call number {seen} of `{}` with the same arguments in this turn; it was not run again. Use the \
              earlier result, or do something else.",
@@ -142,7 +147,7 @@ fn plan_source(turn: &mut Turn, call: &ToolCall, tool: &Tool) -> Planned {
     }
     match &mut turn.calls_left {
         Some(0) => {
-            turn.last = true;
+            turn.reach(Limit::ToolCalls);
             let text = "the client's limit of tool calls is reached, so this one was not run";
             return Planned::Answered(ToolResult::error(call, text));
         }
@@ -223,6 +228,7 @@ impl Turn {
         let rounds = self.rounds + 1;
         let reason = FinishReason::ToolCalls;
         events.push(ChatEvent::Finished { reason, usage: self.usage, rounds, stop_sequence: None });
+        let spent = self.spent;
         let mut messages = self.request.messages;
         let said: Arc<[Message]> = messages.split_off(self.given).into();
         let sealed = |message: &Message| match message {
@@ -234,6 +240,6 @@ impl Turn {
         // a single message without state is just what the client was told: nothing to put back
         let resume = (said.len() > 1 || planned.len() > ids.len() || said.iter().any(sealed))
             .then(|| Resume { owner: String::new(), ids, messages: said.clone() });
-        Done { resume, ..Done::with(said) }
+        Done { resume, ..Done::with(said, spent) }
     }
 }

@@ -7,8 +7,11 @@ use crate::message::{Content, Message, Part, ToolResult};
 use crate::model::ModelError;
 use crate::tool::{Retries, Tool, ToolError, ToolOutput};
 
+use crate::results::SOURCE;
+
 use super::judging::Ran;
 use super::output::result_for_model;
+use super::pictures;
 use super::plan::{Planned, PlannedCall};
 use super::{AskModel, Done, Round, Step, Turn};
 
@@ -95,6 +98,11 @@ impl RunTools {
         )));
     }
 
+    /// Whether the call at this index was handed to its source.
+    pub(super) fn has_begun(&self, index: usize) -> bool {
+        self.tries.get(index).is_some_and(|tries| *tries > 0)
+    }
+
     fn tool(&self, index: usize) -> Option<&Tool> {
         match &self.planned.get(index)?.plan {
             Planned::Run(id) => self.turn.tools.tool(id),
@@ -121,7 +129,15 @@ impl RunTools {
         let Some(planned) = self.planned.get(index) else { return };
         let brought = matches!(outcome, Ok(_) | Err(ToolError::Refused { .. }));
         let mut result = match outcome {
-            Ok(output) => result_for_model(&planned.call, output, self.turn.limits.result_tokens),
+            Ok(output) => {
+                let (mut result, cut) = result_for_model(&planned.call, output, self.turn.room());
+                if let Some(cut) = cut {
+                    let is_look = matches!(&planned.plan, Planned::Run(tool) if &*tool.server == SOURCE);
+                    self.turn.keep_whole(&mut result, cut, is_look);
+                }
+                self.turn.notice_pictures(pictures::has(&result.content), events);
+                result
+            }
             Err(error) => ToolResult::error(&planned.call, error.to_string()),
         };
         if let Some(tool) = self.tool(index).filter(|_| brought) {
@@ -176,6 +192,7 @@ impl RunTools {
             return Step::Done(turn.hand_over(&planned, Round::default(), events));
         }
         turn.end_round();
+        let note = turn.tell_limit(events);
         if let Some(last) = answers.last_mut() {
             for problem in turn.unread.drain(..) {
                 say(
@@ -183,8 +200,8 @@ impl RunTools {
                     &format!("[another call of this message could not be read and was not run: {problem}]"),
                 );
             }
-            if turn.last {
-                say(&mut last.content, LAST);
+            if let Some(note) = &note {
+                say(&mut last.content, note);
             }
         }
         turn.request.messages.extend(answers.into_iter().map(Message::Tool));
@@ -196,10 +213,9 @@ const NOT_RUN: &str = "the turn was stopped before this call was run";
 const STOPPED: &str = "the turn was stopped while this call was running; its outcome is unknown";
 const NEVER_RUN: &str = "the turn failed before this call was run";
 const LOST: &str = "the turn failed while this call was running; its outcome is unknown";
-const LAST: &str = "[No more tool calls are possible in this turn. Answer with what is known so far.]";
 
 /// Said in a result, because that is the one place which every dialect carries and every model reads.
-fn say(content: &mut Content, note: &str) {
+pub(super) fn say(content: &mut Content, note: &str) {
     let note = format!("\n\n{note}");
     match content {
         Content::Text(text) => text.push_str(&note),

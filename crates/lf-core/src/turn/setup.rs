@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::ModelRequest;
 use crate::policy::Labels;
 use crate::principal::Principal;
-use crate::project::{Limits, ToolCallStrategy};
+use crate::project::{Limits, Price, ToolCallStrategy};
 use crate::text_calls::{self, TextFormat};
 use crate::tool::ToolRef;
 use crate::tool_set::ToolSet;
@@ -27,6 +27,12 @@ pub struct Setup {
     #[serde(with = "crate::text_calls::by_name")]
     pub text_formats: &'static [TextFormat],
     pub limits: Limits,
+    /// What the model costs, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// Whether the model is shown images.
+    #[serde(default = "shown", skip_serializing_if = "Clone::clone")]
+    pub images: bool,
     /// The most calls that this program runs in the turn, where the client has set a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_left: Option<u64>,
@@ -47,6 +53,11 @@ pub struct Setup {
     pub waiting: Option<Waiting>,
 }
 
+/// Journals of earlier versions do not say.
+pub(super) fn shown() -> bool {
+    true
+}
+
 impl Setup {
     /// A turn with everything else as it is where nobody says otherwise: native calls, the default dialects and limits.
     pub fn new(id: &str, model: &str, request: ModelRequest, tools: ToolSet) -> Self {
@@ -58,6 +69,8 @@ impl Setup {
             strategy: ToolCallStrategy::default(),
             text_formats: text_calls::DEFAULT,
             limits: Limits::default(),
+            price: None,
+            images: true,
             calls_left: None,
             always: Vec::new(),
             judged: false,

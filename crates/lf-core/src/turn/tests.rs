@@ -8,6 +8,7 @@ use super::*;
 use crate::message::{Arguments, ToolResult};
 use crate::model::ToolSpec;
 use crate::project::InlineTool;
+use crate::results::Room;
 use crate::tool::{Catalogue, Tool, ToolContent, ToolError, ToolOutput, ToolRef};
 
 mod any_turn;
@@ -143,6 +144,7 @@ fn told(events: &[ChatEvent]) -> String {
                 writeln!(out, "client {}", calls.join(", "))
             }
             ChatEvent::Notice(text) => writeln!(out, "notice {text}"),
+            ChatEvent::Limited(limit) => writeln!(out, "limited {}", limit.name()),
             ChatEvent::Answering { model } => writeln!(out, "answering {model}"),
             ChatEvent::Native(native) => writeln!(out, "native {}", native.item),
             ChatEvent::Finished { reason, rounds, .. } => {
@@ -367,10 +369,12 @@ fn a_long_result_is_cut_and_says_so() {
         arguments: Arguments::parse("{}"),
         rest: Map::new(),
     };
-    let result = result_for_model(&call, output(&"ä".repeat(1000)), 100);
-    let text = result.content.text();
-    assert!(text.len() < 500, "{}", text.len());
-    assert!(text.ends_with("[cut: the first 400 of 2000 bytes; ask for less at a time]"), "{text}");
+    let (result, cut) = result_for_model(&call, output(&"ä".repeat(1000)), Room::new(100, 300));
+    assert_eq!(result.content.text(), "ä".repeat(133), "by tokens");
+    let cut = cut.unwrap();
+    assert_eq!((cut.shown, cut.size, cut.is_all, cut.whole.len()), (266, 2000, true, 2000));
+    let (result, _) = result_for_model(&call, output(&"a".repeat(1000)), Room::new(100, 300));
+    assert_eq!(result.content.text(), "a".repeat(300), "by bytes");
 }
 
 #[test]

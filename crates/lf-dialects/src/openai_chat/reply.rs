@@ -86,6 +86,7 @@ impl ChunkEncoder {
             | ChatEvent::Answering { .. }
             | ChatEvent::ApprovalNeeded(_)
             | ChatEvent::ApprovalDecided(_)
+            | ChatEvent::Limited(_)
             | ChatEvent::Notice(_) => {
                 if let ChatEvent::Answering { model } = event {
                     self.head = head(&self.id, self.created, model, self.view);
@@ -211,6 +212,9 @@ pub fn lf_event(event: &ChatEvent) -> Option<Value> {
             })
         }
         ChatEvent::Notice(message) => json!({"event": "notice", "message": message}),
+        ChatEvent::Limited(limit) => {
+            json!({"event": "limit", "limit": limit.name(), "message": format!("the turn has reached {limit}")})
+        }
         ChatEvent::Answering { model } => json!({"event": "model", "model": model}),
         _ => return None,
     })
@@ -278,6 +282,7 @@ impl Completion {
             | ChatEvent::Answering { .. }
             | ChatEvent::ApprovalNeeded(_)
             | ChatEvent::ApprovalDecided(_)
+            | ChatEvent::Limited(_)
             | ChatEvent::Notice(_) => {
                 if let ChatEvent::Answering { model } = event {
                     self.model.clone_from(model);

@@ -123,6 +123,7 @@ fn tool(
         is_error: false,
         rest: fields,
         ran: None,
+        kept: None,
     })
 }
 

@@ -84,6 +84,7 @@ fn result(id: &str, content: Content, is_error: bool) -> Message {
         is_error,
         rest: Map::new(),
         ran: None,
+        kept: None,
     })
 }
 

@@ -234,6 +234,7 @@ fn what_tools_returned_is_told_in_words_that_every_api_takes() {
         is_error: false,
         rest: Map::new(),
         ran: None,
+        kept: None,
     };
     let (request, _) = planned(&conversation(), &[Message::Tool(result)]);
     let text = question(&request);

@@ -123,6 +123,7 @@ impl Draft {
             | ChatEvent::CallProgress { .. }
             | ChatEvent::CallFinished { .. }
             | ChatEvent::ApprovalDecided(_)
+            | ChatEvent::Limited(_)
             | ChatEvent::Notice(_) => {}
             ChatEvent::Finished { reason, usage, .. } => {
                 self.usage = Some(*usage);

@@ -228,7 +228,8 @@ impl Reader {
             }
             _ => None,
         });
-        let mut result = ToolResult { call_id, name: None, content, is_error: false, rest, ran: None };
+        let mut result =
+            ToolResult { call_id, name: None, content, is_error: false, rest, ran: None, kept: None };
         match called {
             Some((at, name)) => {
                 result.name = Some(name);

@@ -79,6 +79,7 @@ fn conversation() -> impl Strategy<Value = Vec<Message>> {
                     is_error,
                     rest: Map::new(),
                     ran: None,
+                    kept: None,
                 }));
                 calls.push(call);
             }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 /// Bytes kept of either end of a line that is skipped.
 const ENDS: usize = 256;
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Line {
     /// Without its line end.
     Whole(Vec<u8>),

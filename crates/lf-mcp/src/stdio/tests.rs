@@ -43,6 +43,18 @@ async fn a_line_that_is_too_long_tells_its_id_from_either_end() {
 }
 
 #[tokio::test]
+async fn a_line_of_the_limit_is_read_and_one_byte_more_is_not() {
+    for limit in [1_000, MAX_LINE] {
+        let long = Line::TooLong { id: None };
+        for (length, is_read) in [(limit, true), (limit + 1, false), (100 * 1_000 + limit, false)] {
+            let line = "x".repeat(length);
+            let expected = if is_read { whole(&line) } else { long.clone() };
+            assert_eq!(read(format!("{line}\n").as_bytes(), limit).await, [expected], "{length} of {limit}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_endless_line_is_reported_before_it_ends() {
     let input = format!(r#"{{"jsonrpc":"2.0","id":9,"result":"{}"#, "x".repeat(5_000));
     assert_eq!(read(input.as_bytes(), 1_000).await, [Line::TooLong { id: Some(RequestId::Number(9)) }]);

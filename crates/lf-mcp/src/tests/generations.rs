@@ -17,7 +17,7 @@ impl Stage {
         let directory = tempfile::tempdir().unwrap();
         let mut server = peer(directory.path().join("starts").to_str().unwrap(), mode);
         server.protocol = protocol;
-        server.startup_timeout = Duration::from_secs(8);
+        server.startup_timeout = Duration::from_secs(20);
         let (pool, server) = (pool(), Arc::new(server));
         let tools = pool.tools([(NAME.to_owned(), Ok(server.clone()))]);
         Self { directory, pool, server, tools }

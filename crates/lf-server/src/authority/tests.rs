@@ -40,7 +40,8 @@ fn a_call_runs_only_when_the_key_and_the_model_both_reach_it() {
 }
 
 fn rules(asks: Arc<Principal>) -> Rules {
-    Rules::of(Arc::new(project()), Authority::of(access(), asks))
+    let project = Arc::new(project());
+    Rules::of(Arc::new(move || Some(project.clone())), Authority::of(access(), asks))
 }
 
 fn run(rules: &Rules, model: &str, server: &str, name: &str) -> Result<(), String> {

@@ -67,6 +67,7 @@ fn prompt_message(role: Role, text: String, call_id: Option<String>) -> Message 
             is_error: false,
             rest: Map::new(),
             ran: None,
+            kept: None,
         }),
     }
 }

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use futures_core::Stream;
 use lf_core::tool::Hints;
 use lf_core::turn::cassette::Cassette;
-use lf_core::turn::{Course, Setup};
+use lf_core::turn::{Course, Setup, Spent};
 use lf_core::{Catalogue, ChatEvent, Model, ModelRequest, Principal, Project, Tool, ToolSet, ToolSource};
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 use serde_json::Value;
 
-use super::{With, parameters, text_formats};
+use super::{With, parameters, payers, text_formats};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::authority::Errand;
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::quotas::Charge;
+use crate::results::Shelf;
 use crate::rules::{Check, Recorded};
 
 /// Who runs the calls of a turn that is made again.
@@ -62,6 +64,8 @@ impl App {
             strategy: model.strategy,
             text_formats: text_formats(&model),
             limits: model.limits.clone(),
+            price: model.price,
+            images: model.images,
             calls_left: recorded.calls_left,
             always: Vec::new(),
             judged: calls == Calls::Run && !project.policy.is_empty(),
@@ -77,6 +81,10 @@ impl App {
             wait: setup.limits.approval_timeout,
         };
         let turn_timeout = setup.limits.turn_timeout;
+        let shelf = Shelf::new(&self.results, &setup, None);
+        let payers = payers(&project);
+        self.quotas.admit(&payers).await?;
+        let charge = Charge::new(&self.quotas, payers, Spent::default());
         let mut events = Vec::new();
         let course = Course::new(setup, &mut events);
         let upstream = Upstream { model, provider, stand_in: None };
@@ -85,6 +93,8 @@ impl App {
             tools,
             check,
             errand,
+            shelf,
+            charge,
             turn_timeout,
             person: with.person,
             approving,

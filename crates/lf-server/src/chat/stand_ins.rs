@@ -41,6 +41,8 @@ impl App {
                         tools: tools_of(model),
                         parameters: parameters(model, said.clone()),
                         strategy: model.strategy,
+                        price: model.price,
+                        images: model.images,
                         text_formats: text_formats(model),
                         sealed: if model.base_url == asked.base_url {
                             Vec::new()

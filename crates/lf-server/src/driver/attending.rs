@@ -35,6 +35,13 @@ impl Clock {
         self.hands().end
     }
 
+    /// From now on so long, whatever was left.
+    pub(super) fn grant(&self, time: Duration) {
+        let mut hands = self.hands();
+        hands.since = Instant::now();
+        hands.end = hands.since + time;
+    }
+
     /// Waits for the end. Cancel-safe.
     pub(super) async fn over(&self) {
         loop {

@@ -82,8 +82,8 @@ impl Own {
         let Some(definition) = definitions.iter().find(|tool| tool["name"] == name) else { return Ok(()) };
         let tool = ToolRef { server: OWN.into(), name: name.into() };
         let facts = Facts::alone(tool, Hints::of(definition), Labels::default());
-        let rules = Rules::of_own_tools(project.clone(), self.app.authority(who));
-        let about = About::alone(who, project, None);
+        let rules = Rules::of_own_tools(self.app.active(&project), self.app.authority(who));
+        let about = About::alone(who, &project, None);
         match self.app.approvals.may_run(&rules, (facts, arguments), about).await {
             Ok(_) | Err(No::Tool) => Ok(()),
             Err(No::Said(why)) => Err(why),
@@ -186,7 +186,7 @@ async fn show(app: &App, who: &Principal, arguments: &Map<String, Value>) -> Res
 /// The project that is named as `namespace/name`, or the one the daemon was started in.
 async fn project(app: &App, who: &Principal, arguments: &Map<String, Value>) -> Result<Arc<Project>, String> {
     match projects::named(arguments)? {
-        None => app.main_for(who).cloned().ok_or_else(|| NO_PROJECT.to_owned()),
+        None => app.main_for(who).ok_or_else(|| NO_PROJECT.to_owned()),
         Some((namespace, name)) => {
             app.find_project(who, &namespace, &name).await.map_err(|refusal| refusal.to_string())
         }
@@ -307,6 +307,7 @@ impl Steps<'_> {
                 format!("{} {how}", result.name.as_deref().unwrap_or("tool"))
             }
             ChatEvent::Notice(notice) => notice.clone(),
+            ChatEvent::Limited(limit) => format!("the turn has reached {limit}"),
             _ => return,
         };
         self.attendant.note(message.clone());

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use lf_core::results::SOURCE;
 use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
 use lf_core::{ChatEvent, Journal as _, Model, ModelError, Principal, Project, ToolRef, ToolSet};
@@ -18,9 +19,11 @@ use super::endings::Ending;
 use super::{Memory, Running};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
-use crate::chat::{may_use, said_of};
+use crate::chat::{may_use, payers, said_of};
 use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::quotas::Charge;
+use crate::results::Shelf;
 
 /// A turn as its journal tells it.
 pub(super) struct Read {
@@ -211,6 +214,9 @@ impl App {
             tools: self.tools_of(&project, &model),
             check: self.check_of(&who, &project, &model),
             errand: self.errand_of(&who, &project, &model),
+            shelf: Shelf::new(&self.results, &setup, Some((memory.store.clone(), turn.conversation.clone()))),
+            // its requests before were counted when they were made
+            charge: Charge::new(&self.quotas, payers(&project), course.spent()),
             turn_timeout: setup.limits.turn_timeout,
             person: None,
             journal: Some(Box::new(journal)),
@@ -340,7 +346,9 @@ fn take_up(
     journal: &mut TurnJournal,
     (tools, answering): (&ToolSet, bool),
 ) {
-    let repeatable = |id: &ToolRef| tools.tool(id).is_some_and(|tool| tool.repeatable);
+    // a look into a result changes nothing; its tools came to the turn later
+    let repeatable =
+        |id: &ToolRef| &*id.server == SOURCE || tools.tool(id).is_some_and(|tool| tool.repeatable);
     let entries: Vec<Entry> = match course.step() {
         Step::AskModel(_) if answering => vec![Entry::Interrupted],
         Step::RunTools(run) => run

@@ -161,9 +161,15 @@ impl Running {
 
 /// With it the task of a turn ends, however it does: nobody waits for more.
 pub(super) struct Over {
-    pub memory: Arc<Memory>,
-    pub running: Arc<Running>,
-    pub _guard: OwnedMutexGuard<()>,
+    memory: Arc<Memory>,
+    running: Arc<Running>,
+    _guard: OwnedMutexGuard<()>,
+}
+
+impl Over {
+    pub(super) fn new(memory: Arc<Memory>, running: Arc<Running>, guard: OwnedMutexGuard<()>) -> Self {
+        Self { memory, running, _guard: guard }
+    }
 }
 
 impl Drop for Over {

@@ -49,6 +49,7 @@ fn project(name: &str, models: impl IntoIterator<Item = Model>) -> Project {
         prompts: IndexMap::new(),
         storage: Ok(Default::default()),
         policy: lf_core::policy::Policy::default(),
+        quota: lf_core::quota::Quota::default(),
     }
 }
 
@@ -70,11 +71,11 @@ impl Bench {
         let now = broken.clone();
         let pool = SessionPool::new(PoolOptions::new(Vec::new(), PathBuf::from("lf")));
         let app = App::new(Parts {
-            project: Some(project("demo", [demo(), hang])),
+            project: Some(project("demo", [demo(), hang]).into()),
             data_dir: directory.path().to_owned(),
             loader: Box::new(move |_: &Path| match now.load(Ordering::SeqCst) {
-                true => Err("line 1: it is no mapping".to_owned()),
-                false => Ok(project("stored", [demo()])),
+                true => Err(crate::app::Broken::new("line 1: it is no mapping")),
+                false => Ok(project("stored", [demo()]).into()),
             }),
             pool,
             timeouts: crate::Timeouts::default(),
@@ -400,9 +401,11 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
     let upstream = Upstream { model: Arc::new(demo()), provider: Arc::new(Broken), stand_in: None };
     let with = Drive {
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
-        tools: bench.app.tools_of(bench.app.project().unwrap(), &demo()),
+        tools: bench.app.tools_of(&bench.app.project().unwrap(), &demo()),
         check: Arc::new(crate::rules::Recorded),
         errand: Errand::default(),
+        shelf: Shelf::default(),
+        charge: Charge::default(),
         turn_timeout,
         person: None,
         approving: unattended(),

@@ -311,7 +311,7 @@ pub(super) fn owner(who: &Principal) -> Option<&str> {
 /// `namespace/project` of a project that exists.
 async fn scope(shared: &Shared, who: &Principal, named: Option<&str>) -> Result<String, Refusal> {
     let project = match named.map(|named| (named.split_once('/'), named)) {
-        None => shared.app.main_for(who).cloned().ok_or_else(|| {
+        None => shared.app.main_for(who).ok_or_else(|| {
             bad("project", "the daemon was started in no project: name one as `project`".to_owned())
         })?,
         Some((Some((namespace, name)), _)) => shared.app.find_project(who, namespace, name).await?,

@@ -7,8 +7,9 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use lf_core::policy::Labels;
+use lf_core::project::Disabled;
 use lf_core::tool::{Approval, Hints, ToolProgress};
-use lf_core::{Principal, Project, ToolError, ToolRef, ToolSet, ToolSource as _};
+use lf_core::{Principal, Project, ToolError, ToolRef, ToolSet};
 use lf_dialects::{anthropic_messages, openai_chat};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -79,9 +80,7 @@ pub(super) async fn project_models(Here(project): Here, Who(who): Who, headers: 
 }
 
 pub(super) fn main_project(app: &App, who: &Principal) -> Result<Arc<Project>, Refusal> {
-    app.main_for(who)
-        .cloned()
-        .ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
+    app.main_for(who).ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
 }
 
 #[derive(Deserialize)]
@@ -160,7 +159,7 @@ async fn run(
     project: &Arc<Project>,
     call: Execute,
 ) -> Response {
-    let Some(server) = project.servers.get(&call.server) else {
+    let Some(entry) = project.servers.get(&call.server) else {
         let known: Vec<&str> = project.servers.keys().map(String::as_str).collect();
         let what = format!(
             "Server not found: `{}` is not in `mcp.servers`, which has: {}",
@@ -169,34 +168,37 @@ async fn run(
         );
         return caller.refuse(StatusCode::NOT_FOUND, &what);
     };
-    let tools = app.pool.tools([(call.server.clone(), server.clone())]);
+    let tools = app.pool.tools([(call.server.clone(), entry.clone())]);
+    let server = match entry {
+        Ok(server) => server,
+        Err(Disabled { reason }) => {
+            let down = ToolError::Down { server: call.server.clone(), reason: reason.clone() };
+            return caller.refuse(StatusCode::SERVICE_UNAVAILABLE, &down.to_string());
+        }
+    };
     let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
     let arguments = call.arguments.unwrap_or_default();
-    let rules = Rules::of(project.clone(), app.authority(who));
-    let mut facts = Facts::alone(tool.clone(), Hints::default(), Labels::default());
-    if let Ok(server) = server {
-        let listed = tools.list(std::slice::from_ref(&call.server)).await.tools;
-        // a tool that is not listed is as dangerous as one that says nothing of itself
-        if let Some(listed) = listed.iter().find(|listed| listed.id == tool) {
-            (facts.hints, facts.labels) = (listed.hints, listed.labels);
+    let rules = Rules::of(app.active(project), app.authority(who));
+    let facts = Facts::alone(tool, Hints::default(), Labels::default()).listed_by(&tools).await;
+    let is_there =
+        server.tools.permits(&call.tool) && server.tools.approval(&call.tool, facts.hints) != Approval::Deny;
+    let permitted = match is_there {
+        true => app.approvals.may_run(&rules, (facts, &arguments), About::alone(who, project, None)).await,
+        false => Err(No::Tool),
+    };
+    let facts = match permitted {
+        Ok(facts) => facts,
+        Err(No::Said(text)) => return caller.refuse(StatusCode::FORBIDDEN, &text),
+        Err(No::Tool) => {
+            let unknown = ToolError::UnknownTool { server: call.server.clone(), tool: call.tool.clone() };
+            return caller.refuse(StatusCode::NOT_FOUND, &unknown.to_string());
         }
-        let is_there = server.tools.permits(&call.tool)
-            && server.tools.approval(&call.tool, facts.hints) != Approval::Deny;
-        let permitted = match is_there {
-            true => {
-                let about = About::alone(who, project, None);
-                app.approvals.may_run(&rules, (facts.clone(), &arguments), about).await
-            }
-            false => Err(No::Tool),
-        };
-        match permitted {
-            Ok(permitted) => facts = permitted,
-            Err(No::Said(text)) => return caller.refuse(StatusCode::FORBIDDEN, &text),
-            Err(No::Tool) => {
-                let unknown = ToolError::UnknownTool { server: call.server.clone(), tool: call.tool.clone() };
-                return caller.refuse(StatusCode::NOT_FOUND, &unknown.to_string());
-            }
-        }
+    };
+    // the configuration may have changed while somebody was asked
+    let now = app.find_project(who, &project.namespace, &project.name).await;
+    if !now.is_ok_and(|now| now.servers.get(&call.server) == Some(entry)) {
+        let what = format!("MCP server `{}` is not configured as it was: ask again", call.server);
+        return caller.refuse(StatusCode::CONFLICT, &what);
     }
     let asked = Asked { model: None, facts: &facts, arguments: &arguments };
     let call_id = uuid::Uuid::new_v4().simple().to_string();

@@ -203,7 +203,7 @@ fn error(status: StatusCode, code: &str, message: &str, details: Value) -> Respo
 }
 
 /// As RFC 3339 has it, in seconds of UTC.
-pub(super) fn timestamp(time: SystemTime) -> String {
+pub(crate) fn timestamp(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // the civil calendar in years that begin in March, so that a leap day is the last of its year

@@ -29,6 +29,8 @@ use crate::authority::Errand;
 use crate::driver::tests::anybody;
 use crate::driver::{Approving, Drive, drive, execute_tool};
 use crate::failover::{Upstream, Upstreams};
+use crate::quotas::Charge;
+use crate::results::Shelf;
 
 /// What `cargo test` makes; the whole suite is to stay within minutes.
 const ATTEMPTS: usize = 100_000;
@@ -91,6 +93,7 @@ pub(crate) fn project() -> Project {
             rules: vec![deny("wipe", None), deny("send", Some("args.n >= 0"))],
             ..Policy::default()
         },
+        quota: lf_core::quota::Quota::default(),
     }
 }
 
@@ -326,6 +329,8 @@ impl Attempts {
             tools: counted.clone(),
             check: check.clone(),
             errand: Errand::default(),
+            shelf: Shelf::default(),
+            charge: Charge::default(),
             turn_timeout: Limits::default().turn_timeout,
             person: None,
             approving: Approving {
@@ -389,11 +394,11 @@ fn rules(race: &Arc<AtomicBool>, counted: &Arc<Counted>) -> Arc<dyn Check> {
     let active = move || match race.swap(false, Ordering::SeqCst) {
         true => {
             counted.is_wide.store(false, Ordering::SeqCst);
-            open.clone()
+            Some(open.clone())
         }
-        false => narrow.clone(),
+        false => Some(narrow.clone()),
     };
-    Arc::new(Rules { project: Arc::new(active), asks: anybody(), own: false })
+    Arc::new(Rules::of(Arc::new(active), anybody()))
 }
 
 #[test]
@@ -419,4 +424,22 @@ fn a_build_without_the_check_is_caught_by_the_same_attempts() {
     let all = FORBIDDEN.map(|(server, name)| (server.to_owned(), name.to_owned()));
     assert_eq!(forbidden, BTreeSet::from(all), "each of them would run");
     assert!(attempts.counted.breaches.load(Ordering::SeqCst) > 500);
+}
+
+#[test]
+fn a_look_into_a_result_that_was_cut_is_nothing_for_the_rules() {
+    let mut project = project();
+    project.policy.default = Approval::Deny;
+    let facts = |server: &str| {
+        let id = ToolRef { server: server.into(), name: "result_read".into() };
+        Facts::alone(id, Hints::default(), Labels::default())
+    };
+    let project = Arc::new(project);
+    let rules = Rules::of(Arc::new(move || Some(project.clone())), anybody());
+    let may_run = |server| {
+        let asked = Asked { model: Some("narrow"), facts: &facts(server), arguments: &Map::new() };
+        permit(&rules, &asked).is_ok()
+    };
+    assert!(may_run(SOURCE));
+    assert!(!may_run("open"), "a tool of that name elsewhere is one like any other");
 }

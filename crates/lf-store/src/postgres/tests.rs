@@ -37,7 +37,7 @@ async fn daemons_that_start_at_the_same_time_make_the_tables_once() {
     let checks = futures_util::future::join_all(stores.iter().map(Store::ready)).await;
     assert!(checks.iter().all(Result::is_ok), "{checks:?}");
     let tables = database.ask("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'");
-    assert_eq!(tables, "14");
+    assert_eq!(tables, "15");
 }
 
 #[tokio::test]

@@ -154,6 +154,17 @@ pub(crate) const STEPS: &[&str] = &[
     CREATE INDEX resume_call_by_resume ON resume_call (resume);
 "#,
     r#"
+    -- what callers have used of a day; days since 1970, money in billionths of a dollar
+    CREATE TABLE spent (
+        account TEXT COLLATE "C" NOT NULL,
+        day BIGINT NOT NULL,
+        tokens BIGINT NOT NULL,
+        nanos BIGINT NOT NULL,
+        PRIMARY KEY (account, day)
+    );
+    CREATE INDEX spent_by_day ON spent (day);
+"#,
+    r#"
     -- who made it; empty for whoever asked without a key. Not the daemon that has it, as elsewhere
     ALTER TABLE conversation ADD COLUMN owner TEXT COLLATE "C" NOT NULL DEFAULT '';
     ALTER TABLE resume ADD COLUMN owner TEXT COLLATE "C" NOT NULL DEFAULT '';

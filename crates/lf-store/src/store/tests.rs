@@ -142,6 +142,7 @@ fn begun(messages: Vec<Message>) -> Entry {
 
 mod forgetting;
 mod owners;
+mod spent;
 
 const ALL: Page = Page { offset: 0, limit: 100 };
 

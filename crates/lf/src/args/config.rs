@@ -35,6 +35,15 @@ pub(crate) enum Config {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Which generation of the configuration a running daemon answers with, since when, and what is wrong with an edit
+    /// that it refused. Exits 1 when there is one
+    Status {
+        /// The daemon (also LF_SERVER; default: http://127.0.0.1:14345)
+        #[arg(long, value_name = "URL")]
+        server: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]

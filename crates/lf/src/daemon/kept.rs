@@ -182,6 +182,7 @@ fn read_event(event: &Value) -> Option<ChatEvent> {
                 is_error: event["is_error"] == true,
                 rest: Map::new(),
                 ran: None,
+                kept: None,
             },
             elapsed: Duration::from_millis(event["elapsed_ms"].as_u64().unwrap_or_default()),
         },
@@ -192,6 +193,7 @@ fn read_event(event: &Value) -> Option<ChatEvent> {
             ChatEvent::ClientCalls(calls.collect())
         }
         "notice" => ChatEvent::Notice(text("text")),
+        "limit" => ChatEvent::Notice(text("message")),
         "finished" => {
             let tokens = |key: &str| event["usage"][key].as_u64().unwrap_or_default();
             ChatEvent::Finished {

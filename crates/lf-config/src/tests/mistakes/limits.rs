@@ -199,3 +199,39 @@ fn a_way_to_answer_questions_that_does_not_exist_is_an_error() {
       |                                                                            ^^^^^^ expected `defaults`, `decline`
     "#);
 }
+
+#[test]
+fn a_limit_of_money_needs_the_prices_that_it_is_held_by() {
+    assert_snapshot!(diagnose(r#"runtime:
+  models:
+    - {name: a, provider: openai, model: x, api_key: k, limits: {cost_usd: 2}}
+    - {name: b, provider: openai, model: x, api_key: k, limits: {cost_usd: 2}, price: {input_per_million: 1, output_per_million: 2}, fallback: [c]}
+    - {name: c, provider: openai, model: y, api_key: k}
+    - {name: d, provider: demo, limits: {cost_usd: 2}}
+quota: {cost_per_day_usd: 5}
+"#), @"
+    error: `cost_usd` cannot be held: nobody knows what model `a` costs
+     --> llamafarm.yaml:6:76
+      |
+    6 |     - {name: a, provider: openai, model: x, api_key: *, limits: {cost_usd: 2}}
+      |                                                                            ^
+      |
+    hint: give the model its `price: {input_per_million: …, output_per_million: …}`, in US dollars
+
+    error: `cost_usd` cannot be held: nobody knows what model `c` costs
+     --> llamafarm.yaml:7:145
+      |
+    7 | ...rice: {input_per_million: 1, output_per_million: 2}, fallback: [c]}
+      |                                                                    ^
+      |
+    hint: give the model its `price: {input_per_million: …, output_per_million: …}`, in US dollars
+
+    error: `cost_per_day_usd` cannot be held: nobody knows what model `a` costs
+      --> llamafarm.yaml:10:27
+       |
+    10 | quota: {cost_per_day_usd: 5}
+       |                           ^
+       |
+    hint: give the model its `price: {input_per_million: …, output_per_million: …}`, in US dollars
+    ");
+}

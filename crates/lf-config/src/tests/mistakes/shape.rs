@@ -102,21 +102,15 @@ fn what_is_not_acted_on_is_a_warning() {
     - {name: a, transport: http, base_url: https://x.example, sandbox: default}
 runtime:
   models:
-    - {name: m, provider: demo, limits: {cost_usd: 2.5}, prompt_format: x, keep_loaded: false}
+    - {name: m, provider: demo, prompt_format: x, keep_loaded: false}
 voice: {}
 memory: {}
 "#), @"
-    warning: `cost_usd` is understood but not acted on yet
-     --> llamafarm.yaml:9:42
-      |
-    9 |     - {name: m, provider: demo, limits: {cost_usd: 2.5}, prompt_format: x, keep_loaded: false}
-      |                                          ^^^^^^^^ has no effect
-
     warning: `prompt_format` is understood but not acted on yet
-     --> llamafarm.yaml:9:58
+     --> llamafarm.yaml:9:33
       |
-    9 |     - {name: m, provider: demo, limits: {cost_usd: 2.5}, prompt_format: x, keep_loaded: false}
-      |                                                          ^^^^^^^^^^^^^ has no effect
+    9 |     - {name: m, provider: demo, prompt_format: x, keep_loaded: false}
+      |                                 ^^^^^^^^^^^^^ has no effect
 
     note: kept, but not used by this version: `voice`, `memory`
       --> llamafarm.yaml:10:1

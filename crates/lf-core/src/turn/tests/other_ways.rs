@@ -125,6 +125,8 @@ fn what_cannot_be_read_from_an_error_is_asked_again_once() {
 fn another_model_takes_over_with_its_own_ways_and_only_its_own_tools() {
     let catalogue = Catalogue { tools: vec![tool("sky", "time")], down: Vec::new() };
     let other = |tools: ToolSet| StandIn {
+        price: None,
+        images: true,
         model: "spare".to_owned(),
         tools,
         parameters: [("temperature".to_owned(), json!(0))].into_iter().collect(),

@@ -30,6 +30,7 @@ fn result(id: &str, content: impl Into<Content>) -> Message {
         is_error: false,
         rest: Map::new(),
         ran: None,
+        kept: None,
     })
 }
 

@@ -24,6 +24,7 @@ fn told(dialect: Dialect, model: &str, parts: Vec<Part>) -> Value {
         is_error: false,
         rest: Map::new(),
         ran: None,
+        kept: None,
     };
     let said = AssistantMessage { calls: vec![call], ..AssistantMessage::default() };
     let request = ModelRequest {

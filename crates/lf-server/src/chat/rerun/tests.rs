@@ -32,6 +32,7 @@ fn whether_a_recorded_tool_asks_is_what_the_file_says_now() {
         servers: [("disk".to_owned(), Ok(Arc::new(server)))].into_iter().collect(),
         models: [].into_iter().collect(),
         default_model: None,
+        quota: lf_core::quota::Quota::default(),
         policy: lf_core::policy::Policy::default(),
         prompts: [].into_iter().collect(),
         storage: Ok(Default::default()),

@@ -31,6 +31,7 @@ fn result(id: &str) -> Message {
         is_error: false,
         rest: Map::new(),
         ran: None,
+        kept: None,
     })
 }
 

@@ -139,6 +139,8 @@ fn with(journal: impl Journal + 'static, walks: &Walks) -> Drive {
         tools: Arc::new(walking(walks.clone())),
         check: Arc::new(crate::rules::Recorded),
         errand: Errand::default(),
+        shelf: Shelf::default(),
+        charge: Charge::default(),
         turn_timeout: std::time::Duration::from_secs(60),
         person: None,
         approving: unattended(),

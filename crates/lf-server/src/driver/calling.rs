@@ -1,0 +1,100 @@
+//! Running one call: the only place where a tool is run for a turn.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lf_core::message::ToolCall;
+use lf_core::tool::Attendant;
+use lf_core::turn::{Entry, RunTools};
+use lf_core::{ToolError, ToolOutput, ToolSource};
+use tracing::info;
+
+use super::attending::Attending;
+use crate::authority::Errand;
+use crate::rules::{Asked, Check, Facts, permit};
+
+/// A call that is to be run.
+pub(super) struct Runnable {
+    /// Its place in the round.
+    pub index: usize,
+    pub call: ToolCall,
+    pub facts: Facts,
+    /// The file says how often it is tried.
+    pub is_tried_again: bool,
+}
+
+pub(super) fn runnable(run: &RunTools) -> Vec<Runnable> {
+    let standing = run.standing().into_iter();
+    let runnable = standing.map(|standing| {
+        let (index, call) = (standing.index, standing.call.clone());
+        Runnable { index, call, facts: standing.into(), is_tried_again: run.is_tried_again(index) }
+    });
+    runnable.collect()
+}
+
+/// What the calls of a round are run with.
+#[derive(Clone)]
+pub(super) struct Runner {
+    pub tools: Arc<dyn ToolSource>,
+    pub check: Arc<dyn Check>,
+    pub errand: Errand,
+    pub model: Arc<str>,
+}
+
+/// One call of a turn after a pause, and what came of it.
+pub(super) async fn run_call(
+    runner: Runner,
+    Runnable { index, call, facts, is_tried_again }: Runnable,
+    pause: Duration,
+    attending: Attending,
+) -> Entry {
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
+    let empty = serde_json::Map::new();
+    // what this daemon is told on somebody's behalf is told to no other server that has its name by now
+    let is_moved = runner.check.moved(&facts.tool.server).is_some();
+    let mandate = runner.errand.mandate_for(&facts.tool).filter(|_| !is_moved);
+    let attendant = attending.call(&call.id, is_tried_again, mandate);
+    let arguments = call.arguments.value().unwrap_or(&empty);
+    let asked = Asked { model: Some(&runner.model), facts: &facts, arguments };
+    let (outcome, elapsed) = execute_tool(&*runner.tools, &*runner.check, &asked, &call.id, &attendant).await;
+    Entry::Settled { call: index, outcome, elapsed }
+}
+
+/// The one place where a tool is run for a turn, and for who calls it alone: after everything else that decides about it,
+/// the check looks at it once more, by the configuration of now. A server whose entry has changed is called as it is now.
+pub(crate) async fn execute_tool(
+    tools: &dyn ToolSource,
+    check: &dyn Check,
+    asked: &Asked<'_>,
+    call_id: &str,
+    attendant: &dyn Attendant,
+) -> (Result<ToolOutput, ToolError>, Duration) {
+    let tool = &asked.facts.tool;
+    let facts = match check.moved(&tool.server) {
+        Some(moved) => asked.facts.clone().listed_by(&moved).await,
+        None => asked.facts.clone(),
+    };
+    // nothing is waited for from here on: what is permitted is what is called
+    if let Err(reason) = permit(check, &Asked { facts: &facts, ..*asked }) {
+        info!(server = %tool.server, tool = %tool.name, call_id, reason, "the call may not run");
+        let (server, tool) = (tool.server.to_string(), tool.name.to_string());
+        return (Err(ToolError::Denied { server, tool, reason }), Duration::ZERO);
+    }
+    let started = Instant::now();
+    info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
+    let outcome = match check.moved(&tool.server) {
+        Some(moved) => moved.call(tool, asked.arguments, attendant).await,
+        None => tools.call(tool, asked.arguments, attendant).await,
+    };
+    let elapsed = started.elapsed();
+    let said = match &outcome {
+        Ok(output) if !output.is_error => "Tool execution successful",
+        Ok(_) => "the tool reported an error",
+        // why is told by the source, which also serves calls that come from elsewhere
+        Err(_) => "the tool call failed",
+    };
+    info!(server = %tool.server, tool = %tool.name, call_id, ?elapsed, "{said}");
+    (outcome, elapsed)
+}

@@ -1,0 +1,54 @@
+//! What callers have used of a day.
+
+use lf_core::turn::Spent;
+
+use crate::batch::Batch;
+use crate::error::StoreError;
+
+use super::{Columns, Store};
+
+/// Days that are kept for people who look back.
+const KEPT_DAYS: i64 = 40;
+/// Money is kept in these parts of a dollar.
+const NANO: f64 = 1e9;
+
+impl Store {
+    /// What this account has used of a day; days since 1970. Where daemons share the store, in all of them.
+    pub async fn spent(&self, account: &str, day: i64) -> Result<Spent, StoreError> {
+        let sql = "SELECT tokens, nanos FROM spent WHERE account = ?1 AND day = ?2";
+        let Some(row) = self.query(sql, vec![account.into(), day.into()]).await?.pop() else {
+            return Ok(Spent::default());
+        };
+        let mut columns = Columns::of(row);
+        let (tokens, nanos) = (columns.int(), columns.int());
+        #[expect(clippy::cast_precision_loss, reason = "2^53 nanodollars are nine million dollars a day")]
+        let cost = nanos as f64 / NANO;
+        Ok(Spent { tokens: tokens.try_into().unwrap_or_default(), cost })
+    }
+
+    /// Adds to what accounts have used of a day.
+    pub async fn spend(&self, used: &[(&str, i64, Spent)]) -> Result<(), StoreError> {
+        let mut batch = Batch::default();
+        let mut used = used.to_vec();
+        // in one order everywhere: daemons that add to the same accounts wait for each other, and never in a circle
+        used.sort_by_key(|(account, day, _)| (*account, *day));
+        for (account, day, spent) in &used {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "a cast of a float that is too large saturates"
+            )]
+            let nanos = (spent.cost * NANO).round() as i64;
+            let tokens = i64::try_from(spent.tokens).unwrap_or(i64::MAX);
+            batch.add(
+                "INSERT INTO spent (account, day, tokens, nanos) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (account, day) DO UPDATE
+                 SET tokens = spent.tokens + excluded.tokens, nanos = spent.nanos + excluded.nanos",
+                vec![(*account).into(), (*day).into(), tokens.into(), nanos.into()],
+            );
+        }
+        if let Some(last) = used.iter().map(|(_, day, _)| day).max() {
+            batch.add("DELETE FROM spent WHERE day < ?1", vec![(last - KEPT_DAYS).into()]);
+        }
+        self.commit(batch).await.map(drop)
+    }
+}
