@@ -54,19 +54,19 @@ type Mark = (SystemTime, u64, u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stranger {
     /// No key was given where one is needed.
-    NoKey,
-    WrongKey,
-    ExpiredKey,
+    Without,
+    Wrong,
+    Expired,
 }
 
 impl Stranger {
     pub(crate) fn message(self) -> &'static str {
         match self {
-            Self::NoKey => {
+            Self::Without => {
                 "no API key was given: send one as `Authorization: Bearer …` or `x-api-key` (`lf keys create` makes one)"
             }
-            Self::WrongKey => "this API key is wrong, or was revoked",
-            Self::ExpiredKey => "this API key has expired",
+            Self::Wrong => "this API key is wrong, or was revoked",
+            Self::Expired => "this API key has expired",
         }
     }
 }
@@ -103,23 +103,23 @@ impl Access {
         let Some(text) = ours.next() else {
             return match (loopback, given.is_empty()) {
                 (true, _) => Ok(Arc::new(Principal::local())),
-                (false, true) => Err(Stranger::NoKey),
-                (false, false) => Err(Stranger::WrongKey),
+                (false, true) => Err(Stranger::Without),
+                (false, false) => Err(Stranger::Wrong),
             };
         };
         if ours.any(|other| other != text) {
-            return Err(Stranger::WrongKey);
+            return Err(Stranger::Wrong);
         }
         if text.starts_with(OWNER_PREFIX) {
             let hash = keys::hash(text);
             let is_owner =
                 self.owner.get().is_some_and(|owner| bool::from(owner.as_bytes().ct_eq(hash.as_bytes())));
-            return if is_owner { Ok(Arc::new(Principal::owner())) } else { Err(Stranger::WrongKey) };
+            return if is_owner { Ok(Arc::new(Principal::owner())) } else { Err(Stranger::Wrong) };
         }
         let known = self.fresh();
         match known.stored.find(text) {
-            None => Err(Stranger::WrongKey),
-            Some(key) if key.is_expired() => Err(Stranger::ExpiredKey),
+            None => Err(Stranger::Wrong),
+            Some(key) if key.is_expired() => Err(Stranger::Expired),
             Some(key) => Ok(Arc::new(key.principal())),
         }
     }

@@ -65,7 +65,7 @@ pub(crate) async fn admit(State(admission): State<Admission>, mut request: Reque
     request.extensions_mut().insert(principal);
     tokio::select! {
         biased;
-        () = until.cancelled() => unknown(&caller, Stranger::WrongKey),
+        () = until.cancelled() => unknown(&caller, Stranger::Wrong),
         response = next.run(request) => bounded(response, until.clone()),
     }
 }
@@ -78,8 +78,8 @@ fn nobody() -> Principal {
 fn unknown(caller: &Caller, stranger: Stranger) -> Response {
     let mut response = caller.refuse(StatusCode::UNAUTHORIZED, stranger.message());
     let challenge = match stranger {
-        Stranger::NoKey => "Bearer realm=\"lf\"",
-        Stranger::WrongKey | Stranger::ExpiredKey => "Bearer realm=\"lf\", error=\"invalid_token\"",
+        Stranger::Without => "Bearer realm=\"lf\"",
+        Stranger::Wrong | Stranger::Expired => "Bearer realm=\"lf\", error=\"invalid_token\"",
     };
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     response

@@ -266,7 +266,7 @@ fn no_route_starts_a_command_without_the_scope_and_the_approval() {
     }
     let forms = [
         body.clone(),
-        server.clone(),
+        server,
         json!({"config": config}),
         json!({"name": "made", "config": config}),
         json!({"server": "evil", "tool": "run", "arguments": {}, "project": "team/made"}),
