@@ -37,7 +37,11 @@ fn last_question(request: &Value) -> &str {
 }
 
 async fn ask(request: reqwest::RequestBuilder) -> Value {
-    let response = request.send().await.expect("an answer");
+    let (client, request) = request.build_split();
+    let mut request = request.expect("a request");
+    let key = lf_tests::keys::headers(request.url().as_str());
+    request.headers_mut().extend(key);
+    let response = client.execute(request).await.expect("an answer");
     let (status, text) = (response.status(), response.text().await.expect("a whole answer"));
     assert!(status.is_success(), "{status}: {text}");
     serde_json::from_str(&text).unwrap()
@@ -189,7 +193,8 @@ fn times(client: &reqwest::Client, urls: impl Fn(usize) -> [String; 2], count: u
         for (url, times) in urls(request).iter().zip(&mut times) {
             let started = Instant::now();
             let text = block_on(async {
-                let response = client.get(url).send().await.expect("an answer");
+                let request = client.get(url).headers(lf_tests::keys::headers(url));
+                let response = request.send().await.expect("an answer");
                 response.text().await.expect("a whole answer")
             });
             times.push(started.elapsed());

@@ -7,6 +7,7 @@
     reason = "tests: a broken expectation is a failure, and the peers are started here"
 )]
 
+mod access;
 mod approvals;
 mod assistants;
 mod bounds;

@@ -58,14 +58,14 @@ impl Sdk {
     fn at(self, url: &str, mode: &str, home: &Path, steps: &Value) -> Value {
         let mut command = self.command();
         command.args([url, mode]);
-        peers::take_steps(command, home, steps)
+        peers::take_steps(&command, home, steps)
     }
 
     /// Takes steps at a program that it starts.
     fn over_stdio(self, server: &[&str], mode: &str, home: &Path, steps: &Value) -> Value {
         let mut command = self.command();
         command.args(["stdio", mode]).args(server);
-        peers::take_steps(command, home, steps)
+        peers::take_steps(&command, home, steps)
     }
 }
 
@@ -257,7 +257,7 @@ fn inspect(target: &[&str], home: &Path, method: &[&str]) -> Finished {
     let mut command = Command::new(peers::newer_node());
     command.arg(peers::node("mcp-inspector")).arg("--cli").args(target).args(["--format", "json", "-q"]);
     command.arg("--method").args(method);
-    peers::run(command, home, "")
+    peers::run(&command, home, "")
 }
 
 /// Generation by generation: who is there, the tools, a call with arguments, one that fails, and one of no tool.
@@ -315,7 +315,7 @@ fn the_command_line_of_fastmcp_works_at_every_url() {
     let fastmcp = |arguments: &[&str]| {
         let mut command = Command::new(peers::python("fastmcp"));
         command.args(arguments).arg("--json");
-        peers::run(command, barn.home(), "")
+        peers::run(&command, barn.home(), "")
     };
     let (own, gateway, server) = (barn.own(), barn.gateway(), barn.server("m"));
     for (url, tool) in [(&gateway, "m__echo"), (&server, "echo"), (&own, "models_list")] {

@@ -27,7 +27,7 @@ fn client(arguments: &[&str], steps: &Value) -> Value {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(peers::python("python"));
     command.arg(peers::script("mcp_client.py")).args(arguments);
-    peers::take_steps(command, home.path(), steps)
+    peers::take_steps(&command, home.path(), steps)
 }
 
 fn route(daemon: &Daemon, rest: &str) -> String {
@@ -167,7 +167,9 @@ fn a_session_that_waits_for_news_does_not_hold_up_a_drain() {
     let session = begin(&route(&daemon, ""));
     let mut stream = TcpStream::connect(("127.0.0.1", daemon.port())).unwrap();
     let head = "GET /mcp/default/demo HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream";
-    write!(stream, "{head}\r\nMcp-Session-Id: {session}\r\n\r\n").unwrap();
+    // the session is of whoever began it
+    let key = lf_tests::keys::of(&daemon.url("/")).unwrap();
+    write!(stream, "{head}\r\nMcp-Session-Id: {session}\r\nX-Api-Key: {key}\r\n\r\n").unwrap();
     let mut begun = [0; 12];
     stream.read_exact(&mut begun).unwrap();
     assert_eq!(&begun, b"HTTP/1.1 200");

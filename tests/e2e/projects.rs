@@ -146,19 +146,6 @@ fn a_wrong_configuration_is_refused_with_its_line() {
 }
 
 #[test]
-fn nothing_is_changed_while_other_machines_can_reach_the_daemon() {
-    let project = TestProject::new(HERE);
-    store(&project, "shop", COMMENTED);
-    let daemon = project.serve_with(&["--host", "0.0.0.0"]);
-    let url = format!("http://127.0.0.1:{}/v1/projects/team/shop", daemon.port());
-    let config = get(&url).ok()["project"]["config"].clone();
-    assert_eq!(put(&url, &json!({"config": config})).status, 403);
-    assert_eq!(request("DELETE", &url, &[], None).status, 403);
-    assert_eq!(post(url.trim_end_matches("/shop"), &json!({"name": "x"})).status, 403);
-    assert_eq!(std::fs::read_to_string(stored(&project, "shop")).unwrap(), COMMENTED);
-}
-
-#[test]
 fn names_do_not_lead_out_of_the_data_directory() {
     let project = TestProject::new(HERE);
     let daemon = project.serve();

@@ -7,6 +7,7 @@ use futures_util::StreamExt;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
+use crate::keys;
 use crate::scripted_mcp::Generation;
 
 const MODERN: &str = "2026-07-28";
@@ -109,7 +110,13 @@ impl Caller {
     /// Ends the session, if there is one.
     pub async fn close(self) {
         let Some(session) = &self.session else { return };
-        let response = self.http.delete(&self.url).header("mcp-session-id", session).send().await;
+        let response = self
+            .http
+            .delete(&self.url)
+            .headers(keys::headers(&self.url))
+            .header("mcp-session-id", session)
+            .send()
+            .await;
         let status = response.expect("an answer").status();
         assert!(status.is_success(), "the session's end was answered with {status}");
     }
@@ -135,6 +142,7 @@ impl Caller {
 
     async fn send(&self, message: &Value) -> reqwest::Response {
         let mut request = self.http.post(&self.url).header("accept", "application/json, text/event-stream");
+        request = request.headers(keys::headers(&self.url));
         if self.generation == Generation::Legacy {
             if let Some(session) = &self.session {
                 request = request.header("mcp-session-id", session).header("mcp-protocol-version", LEGACY);

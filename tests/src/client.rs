@@ -10,6 +10,7 @@ use futures_util::stream::BoxStream;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::keys;
 use crate::runtime::block_on;
 use crate::wait::PATIENCE;
 
@@ -91,9 +92,15 @@ pub fn request(method: &str, url: &str, headers: &[(&str, &str)], body: Option<S
     })
 }
 
+/// As the owner of the daemon, unless a header says who asks.
 fn build(method: &str, url: &str, headers: &[(&str, &str)], body: Option<String>) -> reqwest::RequestBuilder {
     let method = Method::from_bytes(method.as_bytes()).expect("a method");
     let mut request = client().request(method, url);
+    let says_who =
+        |(name, _): &(&str, &str)| ["authorization", "x-api-key"].contains(&name.to_lowercase().as_str());
+    if !headers.iter().any(says_who) {
+        request = request.headers(keys::headers(url));
+    }
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -116,7 +123,10 @@ impl Open {
         let body = body.to_string();
         let mut connection = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         connection.set_read_timeout(Some(PATIENCE)).expect("a limit");
-        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json");
+        let mut head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json");
+        if let Some(token) = keys::of(&format!("http://127.0.0.1:{port}")) {
+            head.push_str(&format!("\r\nx-api-key: {token}"));
+        }
         write!(connection, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).expect("a request");
         Self { connection, read: Vec::new() }
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::keys;
 use crate::program::{self, repository};
 use crate::project::{Background, Finished};
 
@@ -76,7 +77,8 @@ impl Fixture {
 /// that are expected; any other is one, and so is a success that is not expected.
 pub fn of_server(url: &str, revision: &str, expected: Option<&str>) -> Outcome {
     let expected = expected.map(|name| directory().join(name));
-    let mut arguments = vec!["server", "--url", url, "--requirements", revision];
+    let url = keys::front(url);
+    let mut arguments = vec!["server", "--url", &url, "--requirements", revision];
     if let Some(path) = &expected {
         arguments.extend(["--expected-failures", path.to_str().expect("a path of letters")]);
     }

@@ -16,6 +16,7 @@ pub fn conversation(id: &str) -> Conversation {
         id: id.to_owned(),
         scope: "default/demo".to_owned(),
         kind: Kind::Conversation,
+        owner: String::new(),
         title: Some(format!("About {id}")),
         system: None,
         model: None,

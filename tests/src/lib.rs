@@ -28,6 +28,8 @@ pub mod project;
 
 pub mod processes;
 
+pub mod keys;
+
 pub mod disk;
 
 pub mod keeping;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::keys;
 use crate::program::repository;
 use crate::project::{Background, Finished};
 
@@ -59,7 +60,8 @@ fn installed(path: PathBuf) -> PathBuf {
 }
 
 /// Runs a peer to its end, with this on its stdin. Nothing but `PATH` comes from outside; `home` keeps its files.
-pub fn run(mut command: Command, home: &Path, input: &str) -> Finished {
+pub fn run(command: &Command, home: &Path, input: &str) -> Finished {
+    let mut command = as_owner(command);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", home);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = Background::start(command);
@@ -67,7 +69,24 @@ pub fn run(mut command: Command, home: &Path, input: &str) -> Finished {
     running.wait(LIMIT)
 }
 
+/// The same command, which reaches MCP endpoints of daemons as their owner.
+fn as_owner(command: &Command) -> Command {
+    let mut same = Command::new(command.get_program());
+    for argument in command.get_args() {
+        let text = argument.to_str().filter(|text| text.starts_with("http://") && text.contains("/mcp"));
+        match text {
+            Some(url) => same.arg(keys::front(url)),
+            None => same.arg(argument),
+        };
+    }
+    same.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(directory) = command.get_current_dir() {
+        same.current_dir(directory);
+    }
+    same
+}
+
 /// What an SDK's client sees: `command` runs `mcp_client.py` or `mcp_client.mjs`, which say what the steps can be.
-pub fn take_steps(command: Command, home: &Path, steps: &Value) -> Value {
+pub fn take_steps(command: &Command, home: &Path, steps: &Value) -> Value {
     run(command, home, &steps.to_string()).ok().json()
 }

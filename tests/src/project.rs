@@ -95,6 +95,17 @@ impl TestProject {
         self.home.path()
     }
 
+    /// Where its `lf` keeps what it keeps.
+    pub fn data_dir(&self) -> PathBuf {
+        self.home().join("data")
+    }
+
+    /// Makes a key of the daemon.
+    pub fn key(&self, arguments: &[&str]) -> String {
+        let made = self.run(&[&["keys", "create"], arguments].concat()).ok();
+        made.stdout.trim().to_owned()
+    }
+
     /// Writes a file of the project.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
@@ -166,7 +177,7 @@ impl TestProject {
 
     /// As [`TestProject::serve`], started by this program, which becomes `lf`.
     pub fn serve_under(&self, wrapper: &[&str]) -> Daemon {
-        Daemon::new(self.start_command(self.under(wrapper, &["serve", "--port", "0"])))
+        Daemon::new(self.start_command(self.under(wrapper, &["serve", "--port", "0"])), &self.data_dir())
     }
 
     /// As [`TestProject::command`], started by this program, which becomes `lf`.
@@ -182,14 +193,14 @@ impl TestProject {
 
     /// As [`TestProject::serve`], on this port.
     pub fn serve_at(&self, port: u16) -> Daemon {
-        Daemon::new(self.start(&["serve", "--port", &port.to_string()]))
+        Daemon::new(self.start(&["serve", "--port", &port.to_string()]), &self.data_dir())
     }
 
     /// As [`TestProject::serve`], with further arguments.
     pub fn serve_with(&self, arguments: &[&str]) -> Daemon {
         let mut all = vec!["serve", "--port", "0"];
         all.extend(arguments);
-        Daemon::new(self.start(&all))
+        Daemon::new(self.start(&all), &self.data_dir())
     }
 
     /// Fails when `lf`, or anything that came from it, is still there after two seconds.

@@ -10,6 +10,7 @@ use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
+use crate::keys;
 use crate::open_responses::is_end;
 use crate::runtime::block_on;
 use crate::wait::PATIENCE;
@@ -26,6 +27,7 @@ impl Socket {
     /// With further headers of the handshake; the status where it is refused.
     pub fn open_with(url: &str, headers: &[(&str, &str)]) -> Result<Self, u16> {
         let mut request = url.replacen("http", "ws", 1).into_client_request().expect("a URL");
+        request.headers_mut().extend(keys::headers(url));
         for (name, value) in headers {
             let name = HeaderName::from_bytes(name.as_bytes()).expect("a header's name");
             request.headers_mut().insert(name, HeaderValue::from_str(value).expect("a header's value"));

@@ -56,6 +56,10 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
         servers_known: !lost(root, "mcp", context)
             && root.get("mcp").is_none_or(|mcp| !lost(mcp, "servers", context)),
         prompts_known: !lost(root, "prompts", context),
+        by_default: match root.get("defaults").and_then(|defaults| defaults.get("mcp_access")?.as_str()) {
+            Some("none") => ByDefault::None,
+            _ => ByDefault::All,
+        },
     };
     let models = models(root, &names, context, report);
     let policy = policy::read(root, &servers, &models, report);
@@ -110,6 +114,14 @@ pub(crate) struct Names<'a> {
     /// False where the list could not be read: nothing is said about its names then.
     pub(crate) servers_known: bool,
     pub(crate) prompts_known: bool,
+    pub(crate) by_default: ByDefault,
+}
+
+/// The servers of a model that names none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ByDefault {
+    All,
+    None,
 }
 
 /// Whether a key was given and could not be read. An empty section is read as none.

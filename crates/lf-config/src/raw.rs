@@ -6,6 +6,8 @@
 
 mod approval;
 mod auth;
+mod defaults;
+mod elicitation;
 mod limits;
 mod policy;
 mod prompts;
@@ -19,6 +21,8 @@ use serde_json::{Map, Value};
 
 pub use approval::{RawApproval, RawDecision};
 pub use auth::{RawAuth, RawAuthKind, RawClientMethod};
+pub use defaults::{RawDefaults, RawMcpAccess};
+pub use elicitation::RawElicitation;
 pub use limits::{RawInput, RawLimits, RawPrice, RawProcessLimits, RawQuota, RawSize};
 pub use policy::{RawAnnotations, RawLabel, RawLabels, RawPolicy, RawRule, RawVerdict};
 pub use prompts::{RawMessage, RawPromptSet, RawRole};
@@ -52,6 +56,8 @@ pub struct RawProject {
     pub mcp: Option<RawMcp>,
     /// Models and how they are asked.
     pub runtime: Option<RawRuntime>,
+    /// What counts where a model does not say.
+    pub defaults: Option<RawDefaults>,
     /// Where the daemon that is started with this file keeps conversations: `sqlite` (in its data directory) or
     /// `postgres://user:password@host:port/database`, which several daemons share. `LF_STORAGE` comes before it.
     #[schemars(extend("default" = "sqlite"))]
@@ -183,15 +189,6 @@ pub enum RawTransport {
     Http,
     /// HTTP with server-sent events, of the protocol's first revision.
     Sse,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawElicitation {
-    /// The defaults of its form, where every required field has one; otherwise that the person declines.
-    Defaults,
-    /// That the person declines, also where somebody could be asked.
-    Decline,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -7,6 +7,8 @@ pub mod secret;
 
 pub mod place;
 
+pub mod principal;
+
 pub mod project;
 
 pub mod operator;
@@ -45,6 +47,7 @@ pub use message::{Arguments, AssistantMessage, Content, Message, Part, Prose, To
 pub use model::{
     DeltaStream, FinishReason, ModelDelta, ModelError, ModelProvider, ModelRequest, ToolChoice, Usage,
 };
+pub use principal::{Principal, Scope};
 pub use project::{McpServer, Model, Project};
 pub use secret::Secret;
 pub use tool::{BoxFuture, Catalogue, Tool, ToolError, ToolOutput, ToolRef, ToolSource};

@@ -221,9 +221,6 @@ pub enum ToolError {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<Duration>,
     },
-    /// It was not run: whoever asks may not have it run.
-    #[error("tool `{tool}` of MCP server `{server}` may not be run: {reason}")]
-    Denied { server: String, tool: String, reason: String },
     #[error("MCP server `{server}` has no tool `{tool}`")]
     UnknownTool { server: String, tool: String },
     #[error("tool `{tool}` of MCP server `{server}` did not answer within {limit:?}; its outcome is unknown")]
@@ -233,6 +230,9 @@ pub enum ToolError {
     /// The server answered with a protocol error.
     #[error("MCP server `{server}` refused the call: {message} (code {code})")]
     Refused { server: String, message: String, code: i64 },
+    /// It was not run: whoever asks may not have it run.
+    #[error("tool `{tool}` of MCP server `{server}` may not be run: {reason}")]
+    Denied { server: String, tool: String, reason: String },
     #[error("the result of `{tool}` is larger than the limit of {limit} bytes")]
     TooLarge { tool: String, limit: usize },
 }

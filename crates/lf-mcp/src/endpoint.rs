@@ -44,6 +44,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Request header by which a daemon knows its own requests: a project may list the daemon itself as a server.
 pub const INSTANCE_HEADER: &str = "lf-instance";
 
+/// Key of the `_meta` by which a daemon knows on whose behalf it asks itself.
+pub const ON_BEHALF: &str = "io.lf/on-behalf";
+
 /// This process, as it is named in [`INSTANCE_HEADER`]: random, and of no meaning to others.
 pub fn instance() -> &'static str {
     static INSTANCE: OnceLock<String> = OnceLock::new();

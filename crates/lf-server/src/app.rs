@@ -1,19 +1,20 @@
 //! The daemon's heart, without HTTP: projects, the session pool, the models' client, and what turns must remember.
 
 mod approvals;
-mod disk;
+pub(crate) mod disk;
 mod editing;
 mod generation;
 mod projects;
 mod reader;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use lf_core::project::Disabled;
 use lf_core::quota::OverQuota;
-use lf_core::{Model, ModelError, Project};
+use lf_core::{Model, ModelError, Principal, Project, Scope};
 use lf_dialects::openai_chat::RequestError;
 use lf_mcp::{ProjectTools, SessionPool};
 use lf_models::Egress;
@@ -22,13 +23,16 @@ use lf_store::Store;
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
+use crate::access::Access;
 pub use crate::app::approvals::{Command, Pending};
+use crate::app::editing::Commands;
 pub(crate) use crate::app::editing::diagnostic;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
 pub use crate::app::generation::{Broken, ConfigStatus, Generation, Opened, RefusedEdit};
 pub(crate) use crate::app::projects::Projects;
 pub(crate) use crate::app::reader::{Key, Look, Reader};
 use crate::approvals::CallApprovals;
+use crate::authority::Grants;
 use crate::memory::{Memory, Resumes};
 use crate::quotas::Quotas;
 use crate::responses::Making;
@@ -47,6 +51,12 @@ pub struct App {
     pub(crate) quotas: Quotas,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) making: Making,
+    /// Who may use the daemon.
+    pub(crate) access: Arc<Access>,
+    /// Where it listens, once it does.
+    pub(crate) address: OnceLock<SocketAddr>,
+    /// On whose behalf models ask this daemon itself.
+    pub(crate) grants: Grants,
     /// Calls that a person has to approve.
     pub(crate) approvals: Arc<CallApprovals>,
     /// Or why there is none.
@@ -105,6 +115,9 @@ pub enum Refusal {
     NoRoom { reason: String },
     #[error("there is no conversation `{0}`")]
     UnknownConversation(String),
+    /// Whoever asks may not ask that.
+    #[error("{0}")]
+    Lacking(String),
     /// The caller has used what it may use.
     #[error("{0}")]
     OverQuota(OverQuota),
@@ -134,6 +147,7 @@ impl App {
         if let Some(Opened { project, .. }) = &parts.project {
             tracing::info!(target: "services.mcp_service", server_count = project.servers.len(), "MCPService initialized");
         }
+        let access = Arc::new(Access::new(&parts.data_dir));
         let projects = Projects::new(
             parts.project,
             parts.data_dir,
@@ -151,6 +165,9 @@ impl App {
             quotas: Quotas::new(memory.as_ref().ok().cloned()),
             circuits: Arc::default(),
             making: Making::default(),
+            access,
+            address: OnceLock::new(),
+            grants: Grants::default(),
             approvals: Arc::new(CallApprovals::new()),
             memory,
             recordings: parts.recordings,
@@ -168,6 +185,16 @@ impl App {
     /// Which generation of each project is active, and what was refused.
     pub fn config_status(&self) -> Vec<ConfigStatus> {
         self.projects.reader().status()
+    }
+
+    /// Of the projects that whoever asks reaches.
+    pub(crate) fn config_status_for(&self, who: &Principal) -> Vec<ConfigStatus> {
+        let mut status = self.config_status();
+        status.retain(|one| {
+            let project = &one.active.project;
+            who.reaches_project(&project.namespace, &project.name)
+        });
+        status
     }
 
     pub(crate) fn projects(&self) -> &Projects {
@@ -190,27 +217,57 @@ impl App {
         self.pool.tools(project.servers.iter().map(|(name, server)| (name.clone(), server.clone())))
     }
 
+    /// Who may use the daemon.
+    pub fn access(&self) -> &Arc<Access> {
+        &self.access
+    }
+
     pub fn pool(&self) -> &SessionPool {
         &self.pool
     }
 
     /// # Errors
     /// [`Refusal::UnknownProject`] and [`Refusal::BrokenProject`]
-    pub async fn find_project(&self, namespace: &str, name: &str) -> Result<Arc<Project>, Refusal> {
+    pub async fn find_project(
+        &self,
+        who: &Principal,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<Project>, Refusal> {
+        if !who.reaches_project(namespace, name) {
+            return Err(Refusal::UnknownProject(format!("{namespace}/{name}")));
+        }
         self.projects.find(namespace, name).await
+    }
+
+    /// The project the program was started in, where whoever asks reaches it.
+    pub(crate) fn main_for(&self, who: &Principal) -> Option<Arc<Project>> {
+        self.projects.main().filter(|main| who.reaches_project(&main.namespace, &main.name))
     }
 
     /// The projects of one namespace, or of all, with the one that the program was started in.
     ///
     /// # Errors
     /// When the files cannot be looked at in time.
-    pub async fn list_projects(&self, namespace: Option<String>) -> Result<Vec<StoredProject>, EditRefusal> {
-        self.projects.edit(move |reader| Ok(reader.list(namespace.as_deref()))).await
+    pub async fn list_projects(
+        &self,
+        who: &Principal,
+        namespace: Option<String>,
+    ) -> Result<Vec<StoredProject>, EditRefusal> {
+        let mut found = self.projects.edit(move |reader| Ok(reader.list(namespace.as_deref()))).await?;
+        found.retain(|project| who.reaches_project(&project.namespace, &project.name));
+        Ok(found)
     }
 
     /// # Errors
     /// [`EditRefusal::NotFound`], and when its file cannot be read.
-    pub async fn show_project(&self, namespace: String, name: String) -> Result<StoredProject, EditRefusal> {
+    pub async fn show_project(
+        &self,
+        who: &Principal,
+        namespace: String,
+        name: String,
+    ) -> Result<StoredProject, EditRefusal> {
+        known(who, &namespace, &name)?;
         self.projects.edit(move |reader| reader.show(&namespace, &name)).await
     }
 
@@ -220,11 +277,17 @@ impl App {
     /// [`EditRefusal`]
     pub async fn create_project(
         &self,
+        who: &Principal,
         namespace: String,
         name: String,
         config: Option<Wanted>,
     ) -> Result<StoredProject, EditRefusal> {
-        self.projects.edit(move |reader| reader.create(&namespace, &name, config)).await
+        if !who.reaches_project(&namespace, &name) {
+            let what = format!("the key `{}` does not reach `{namespace}/{name}`", who.name);
+            return Err(EditRefusal::Forbidden(what));
+        }
+        let commands = commands(who);
+        self.projects.edit(move |reader| reader.create(&namespace, &name, config, commands)).await
     }
 
     /// Changes a project where it differs from what is given. `revision`: of the file that the caller has seen.
@@ -233,19 +296,30 @@ impl App {
     /// [`EditRefusal`]
     pub async fn replace_project(
         &self,
+        who: &Principal,
         namespace: String,
         name: String,
         wanted: Wanted,
         revision: Option<String>,
     ) -> Result<StoredProject, EditRefusal> {
-        self.projects.edit(move |reader| reader.replace(&namespace, &name, wanted, revision.as_deref())).await
+        known(who, &namespace, &name)?;
+        let commands = commands(who);
+        self.projects
+            .edit(move |reader| reader.replace(&namespace, &name, wanted, revision.as_deref(), commands))
+            .await
     }
 
     /// Moves a project to `$LF_DATA_DIR/trash`, and ends its sessions.
     ///
     /// # Errors
     /// [`EditRefusal`]
-    pub async fn remove_project(&self, namespace: String, name: String) -> Result<(), EditRefusal> {
+    pub async fn remove_project(
+        &self,
+        who: &Principal,
+        namespace: String,
+        name: String,
+    ) -> Result<(), EditRefusal> {
+        known(who, &namespace, &name)?;
         self.projects.edit(move |reader| reader.remove(&namespace, &name)).await
     }
 
@@ -277,12 +351,13 @@ impl App {
     /// [`Refusal`] when there is no such model, or it cannot be used.
     pub async fn find_model(
         &self,
+        who: &Principal,
         scope: Option<&Arc<Project>>,
         name: Option<&str>,
     ) -> Result<(Arc<Project>, Arc<Model>), Refusal> {
         let name = name.filter(|name| !name.is_empty());
-        let found = self.look_up(scope, name).await?;
-        let found = found.and_then(|(project, model)| {
+        let found = self.look_up(who, scope, name).await?;
+        let found = found.filter(|(_, model)| who.reaches_model(model)).and_then(|(project, model)| {
             let entry = project.models.get(&model)?.clone();
             Some((project, model, entry))
         });
@@ -291,7 +366,7 @@ impl App {
             Some((_, model, Err(Disabled { reason }))) => Err(Refusal::DisabledModel { model, reason }),
             None => Err(Refusal::UnknownModel {
                 model: name.unwrap_or("(none named)").to_owned(),
-                known: self.model_names(scope).await,
+                known: self.model_names(who, scope).await,
             }),
         }
     }
@@ -299,10 +374,11 @@ impl App {
     /// Where a model is, and its name there.
     async fn look_up(
         &self,
+        who: &Principal,
         scope: Option<&Arc<Project>>,
         name: Option<&str>,
     ) -> Result<Option<(Arc<Project>, String)>, Refusal> {
-        let project = scope.cloned().or_else(|| self.projects.main());
+        let project = scope.cloned().or_else(|| self.main_for(who));
         let Some(name) = name else {
             let default = |project: Arc<Project>| {
                 let default = project.default_model.clone()?;
@@ -315,7 +391,7 @@ impl App {
         }
         let parts: Vec<&str> = name.splitn(3, '/').collect();
         let (None, [namespace, project, model]) = (scope, &parts[..]) else { return Ok(None) };
-        match self.projects.find(namespace, project).await {
+        match self.find_project(who, namespace, project).await {
             Ok(project) => Ok(Some((project, (*model).to_owned()))),
             Err(Refusal::UnknownProject(_)) => Ok(None),
             Err(other) => Err(other),
@@ -323,16 +399,32 @@ impl App {
     }
 
     /// The names a client may use: the scope's own, or the main project's and `namespace/project/model` of the others.
-    pub async fn model_names(&self, scope: Option<&Arc<Project>>) -> Vec<String> {
-        let own = |project: &Arc<Project>| project.models.keys().cloned().collect::<Vec<_>>();
+    pub async fn model_names(&self, who: &Principal, scope: Option<&Arc<Project>>) -> Vec<String> {
+        let reached = |project: &Arc<Project>| -> Vec<String> {
+            project.models.keys().filter(|model| who.reaches_model(model)).cloned().collect()
+        };
         if let Some(project) = scope {
-            return own(project);
+            return reached(project);
         }
-        let mut names = self.projects.main().as_ref().map(own).unwrap_or_default();
+        let mut names = self.main_for(who).as_ref().map(reached).unwrap_or_default();
         for project in self.projects.stored().await {
-            let prefix = format!("{}/{}", project.namespace, project.name);
-            names.extend(project.models.keys().map(|model| format!("{prefix}/{model}")));
+            if who.reaches_project(&project.namespace, &project.name) {
+                let prefix = format!("{}/{}", project.namespace, project.name);
+                names.extend(reached(&project).into_iter().map(|model| format!("{prefix}/{model}")));
+            }
         }
         names
     }
+}
+
+/// A project that is not reached is not there.
+fn known(who: &Principal, namespace: &str, name: &str) -> Result<(), EditRefusal> {
+    match who.reaches_project(namespace, name) {
+        true => Ok(()),
+        false => Err(EditRefusal::NotFound(format!("{namespace}/{name}"))),
+    }
+}
+
+fn commands(who: &Principal) -> Commands {
+    if who.has(Scope::ConfigExec) { Commands::Wait } else { Commands::Refused }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use lf_core::policy::{Judgement, deadline};
 use lf_core::tool::Approval;
 use lf_core::turn::{Ask, Decision, Setup, Verdict, Waiting, denial, refusal};
-use lf_core::{Arguments, Message, Project, ToolCall};
+use lf_core::{Arguments, Message, Principal, Project, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -44,6 +44,9 @@ pub(crate) enum Attendance {
 /// Where a call comes from that waits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct About {
+    /// Who asked: nobody else sees it, but an administrator. Daemons of before knew no owners.
+    #[serde(default)]
+    pub owner: String,
     /// `namespace/project`
     pub project: String,
     pub model: Option<String>,
@@ -53,13 +56,14 @@ pub(crate) struct About {
 
 impl About {
     /// A client's own call, of the tools that this model may use where one is named.
-    pub(crate) fn alone(project: &Project, model: Option<String>) -> Self {
+    pub(crate) fn alone(who: &Principal, project: &Project, model: Option<String>) -> Self {
         let project = format!("{}/{}", project.namespace, project.name);
-        Self { project, model, turn: None, conversation: None }
+        Self { owner: who.id.clone(), project, model, turn: None, conversation: None }
     }
 
     pub(crate) fn turn(project: &Project, setup: &Setup, conversation: Option<&str>) -> Self {
         Self {
+            owner: setup.principal.id.clone(),
             project: format!("{}/{}", project.namespace, project.name),
             model: Some(setup.model.clone()),
             turn: Some(setup.id.clone()),
@@ -207,8 +211,8 @@ impl CallApprovals {
     }
 
     /// The calls that an approval is about, left by a turn of this project.
-    pub(crate) fn left(&self, id: &str, project: &str) -> Option<Arc<Left>> {
-        self.left.get(id).filter(|left| left.about.project == project)
+    pub(crate) fn left(&self, id: &str, project: &str, who: &Principal) -> Option<Arc<Left>> {
+        self.left.get(id).filter(|left| left.about.project == project && who.sees(&left.about.owner))
     }
 
     /// From here on a later turn has them, with all that was decided. Nothing where another one was quicker: no call runs

@@ -17,13 +17,16 @@ use lf_core::project::Provider;
 use lf_core::tool::Person;
 use lf_core::turn::{Course, Done, Entry, Resume, Setup, Waiting, answer_in_order, check_answers, put_back};
 use lf_core::{
-    Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Project, ToolRef, ToolSet, ToolSource,
+    Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Principal, Project, Scope, ToolRef, ToolSet,
+    ToolSource,
 };
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 
+use crate::admission::needs_scope;
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
+use crate::authority::{Authority, Errand, Granted, itself};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::quotas::{Charge, Payer};
@@ -89,25 +92,14 @@ pub(crate) struct Prepared {
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
     pub check: Arc<dyn Check>,
+    pub errand: Errand,
     /// What it is let begin with; dropped before it begins, that is given back.
     pub charge: Charge,
 }
 
 impl App {
-    /// Starts a turn. What can be said to be wrong before the model is asked is a [`Refusal`]; all else is an event.
-    /// Dropping the stream cancels the turn.
-    ///
-    /// # Errors
-    /// [`Refusal`], one variant per status.
-    pub async fn chat(
-        &self,
-        scope: Option<&Arc<Project>>,
-        request: ChatRequest,
-    ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
-        self.chat_on(scope, request, Conversation::default()).await
-    }
-
-    /// The same with a person at hand, or to be recorded.
+    /// Starts a turn for whoever runs this program. What can be said to be wrong before the model is asked is a [`Refusal`];
+    /// all else is an event. Dropping the stream cancels the turn.
     ///
     /// # Errors
     /// [`Refusal`], one variant per status.
@@ -117,12 +109,14 @@ impl App {
         request: ChatRequest,
         with: With,
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
-        self.chat_on(scope, request, Conversation { with, ..Conversation::default() }).await
+        let owner = Arc::new(Principal::owner());
+        self.chat_on(&owner, scope, request, Conversation { with, ..Conversation::default() }).await
     }
 
-    /// The same in a conversation that this program keeps.
+    /// The same for anybody, in a conversation that this program keeps.
     pub(crate) async fn chat_on(
         &self,
+        who: &Arc<Principal>,
         scope: Option<&Arc<Project>>,
         request: ChatRequest,
         mut conversation: Conversation,
@@ -130,9 +124,9 @@ impl App {
         let leave = conversation.leave.take();
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
-        let left = self.left_for(scope, &request).await?;
-        let Prepared { project, mut setup, asked, notices, upstreams, tools, check, charge } =
-            self.prepare(scope, request, conversation).await?;
+        let left = self.left_for(who, scope, &request).await?;
+        let Prepared { project, mut setup, asked, notices, upstreams, tools, check, errand, charge } =
+            self.prepare(who, scope, request, conversation).await?;
         if let Some(left) = left {
             // only now: what others decided meanwhile counts
             setup.waiting = Some(self.take_left(left).await?);
@@ -164,27 +158,29 @@ impl App {
                 approvals.leave(waiting, about);
             }
         });
+        let stop = Some(self.access.until_revoked(who));
         let with = Drive {
             upstreams,
             tools,
             check,
+            errand,
             shelf,
             charge,
             turn_timeout,
             person,
             approving,
             journal,
-            stop: None,
+            stop,
             remember,
         };
         let mut events = Box::pin(drive(course, events, with));
-        let resumes = self.resumes.clone();
+        let (resumes, owner) = (self.resumes.clone(), who.id.clone());
         Ok(stream! {
             while let Some(event) = events.next().await {
                 // a client that has seen the end may come back at once
                 let resume = resume.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(resume) = resume {
-                    resumes.remember(resume).await;
+                    resumes.remember(Resume { owner: owner.clone(), ..resume }).await;
                 }
                 yield event;
             }
@@ -194,18 +190,22 @@ impl App {
     /// All that a turn needs, before anything of it happens.
     pub(crate) async fn prepare(
         &self,
+        who: &Arc<Principal>,
         scope: Option<&Arc<Project>>,
         request: ChatRequest,
         conversation: Conversation,
     ) -> Result<Prepared, Refusal> {
-        let (project, model) = self.find_model(scope, request.model.as_deref()).await?;
+        if !request.approvals.is_empty() && !who.has(Scope::Approve) {
+            return Err(Refusal::Lacking(needs_scope(who, Scope::Approve)));
+        }
+        let (project, model) = self.find_model(who, scope, request.model.as_deref()).await?;
         // clients look for the very name that they sent
         let called = request.model.clone().filter(|name| !name.is_empty());
         let called = called.unwrap_or_else(|| model.name.clone());
         let otherwise = if model.fallback.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
         let provider = lf_models::provider(&model, &self.client, otherwise)?;
         let tools = self.tools_of(&project, &model);
-        let check = self.check_of(&project, &model, &model.name);
+        let check = self.check_of(who, &project, &model, &model.name);
         let mut catalogue = tools.list(&model.servers).await;
         if let Some(down) = catalogue.down.iter().find(|down| down.required) {
             return Err(Refusal::RequiredServerDown {
@@ -213,6 +213,7 @@ impl App {
                 reason: down.reason.clone(),
             });
         }
+        catalogue.tools.retain(|tool| who.reaches_tool(&tool.id));
         if let Some(chosen) = &conversation.tools {
             catalogue.tools.retain(|tool| chosen.contains(&tool.id));
         }
@@ -223,11 +224,11 @@ impl App {
         let set = ToolSet::new(&catalogue, &inline, &request.tools);
         self.log_tools(&project, &model, &catalogue, &set);
         let tools_of = |other: &Model| ToolSet::new(&permitted(&catalogue, other), &inline, &request.tools);
-        let others = self.stand_ins((&project, &model), &model.fallback, &tools_of, &request.parameters);
+        let others = self.stand_ins((who, &project, &model), &model.fallback, &tools_of, &request.parameters);
         let tool_choice = tool_choice(request.tool_choice, &set)?;
         let own = |all: &[Message]| all[conversation.unkept.min(all.len())..].to_vec();
         let sent = own(&request.messages);
-        let all = self.given(request.messages, &conversation).await?;
+        let all = self.given(who, request.messages, &conversation).await?;
         // what is put back is said by this request, too
         let asked = if conversation.before.is_empty() { own(&all) } else { sent };
         let mut messages = prompted(&project, &model, all, &request.variables)?;
@@ -253,16 +254,18 @@ impl App {
             always: conversation.always,
             judged: model.provider != Provider::Replay && is_judged,
             seen: conversation.seen,
+            principal: Principal::clone(who),
             waiting: conversation.waiting,
         };
         let down = catalogue.down.iter();
         let notices =
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
+        let errand = self.errand_of(who, &project, &model);
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
         // last: what is refused for another reason costs nothing
         let charge = self.quotas.admit(payers(&project)).await?;
-        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, charge })
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, errand, charge })
     }
 
     /// The tools this model may use: its own servers', and no others; those of the recorded turn for a cassette.
@@ -276,18 +279,38 @@ impl App {
     }
 
     /// Who says which calls of a turn run in which this model answers, and that one was `asked` for.
-    pub(crate) fn check_of(&self, project: &Arc<Project>, model: &Model, asked: &str) -> Arc<dyn Check> {
+    pub(crate) fn check_of(
+        &self,
+        who: &Arc<Principal>,
+        project: &Arc<Project>,
+        model: &Model,
+        asked: &str,
+    ) -> Arc<dyn Check> {
         if model.provider == Provider::Replay {
             return Arc::new(Recorded);
         }
         let (project, active) = (project.clone(), self.active(project));
         let began = Began { project, model: asked.to_owned(), pool: self.pool.clone() };
-        Arc::new(Rules::of_turn(active, began))
+        Arc::new(Rules::of_turn(active, self.authority(who), began))
+    }
+
+    pub(crate) fn authority(&self, who: &Arc<Principal>) -> Authority {
+        Authority::of(self.access.clone(), who.clone())
+    }
+
+    /// What this daemon is told where this model asks it for somebody.
+    pub(crate) fn errand_of(&self, who: &Arc<Principal>, project: &Project, model: &Model) -> Errand {
+        let servers = model.servers.iter().filter_map(|name| project.servers.get(name)?.as_ref().ok());
+        let itself = itself(servers, self.address.get().copied());
+        let is_asked = model.provider != Provider::Replay && !itself.is_empty();
+        let mandate = is_asked.then(|| self.grants.grant(Granted::to_model(who, project, model))).flatten();
+        Errand::new(itself, mandate)
     }
 
     /// The client's messages, with what the server remembers of them put back.
     async fn given(
         &self,
+        who: &Principal,
         mut given: Vec<Message>,
         conversation: &Conversation,
     ) -> Result<Vec<Message>, Refusal> {
@@ -301,7 +324,7 @@ impl App {
         }
         check_answers(&given).map_err(wrong)?;
         answer_in_order(&mut given);
-        let known = self.resumes.find(calls(&given)).await;
+        let known = self.resumes.find(calls(&given), who).await;
         if !known.is_empty() {
             put_back(&mut given, |id| known.get(id).cloned());
         }

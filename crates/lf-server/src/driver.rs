@@ -19,6 +19,7 @@ use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
+use crate::authority::Errand;
 use crate::failover::Upstreams;
 use crate::quotas::Charge;
 use crate::results::Shelf;
@@ -37,6 +38,8 @@ pub(crate) struct Drive {
     pub tools: Arc<dyn ToolSource>,
     /// Who says which calls run.
     pub check: Arc<dyn Check>,
+    /// What this daemon is told where it is one of the servers.
+    pub errand: Errand,
     /// Where results are that were cut for the model.
     pub shelf: Shelf,
     /// Where it is counted what the turn uses.
@@ -65,6 +68,7 @@ pub(crate) fn drive(
         mut upstreams,
         tools,
         check,
+        errand,
         shelf,
         charge,
         turn_timeout,
@@ -170,8 +174,12 @@ pub(crate) fn drive(
                     let mut waiting = runnable(run).into_iter();
                     let (reports, mut reported) = mpsc::channel(PROGRESS_BUFFER);
                     let attending = Attending::new(reports, person.clone(), clock.clone());
-                    let model = upstreams.name().to_owned();
-                    let runner = Runner { tools: tools.clone(), check: check.clone(), model: model.into() };
+                    let runner = Runner {
+                        tools: tools.clone(),
+                        check: check.clone(),
+                        errand: errand.clone(),
+                        model: upstreams.name().into(),
+                    };
                     let mut running = FuturesUnordered::new();
                     let last = loop {
                         while running.len() < parallel {

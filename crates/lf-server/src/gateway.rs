@@ -15,19 +15,42 @@ use lf_core::policy::Labels;
 use lf_core::project::{Disabled, Transport};
 use lf_core::tool::{Approval, BoxFuture, Hints};
 use lf_core::turn::denial;
-use lf_core::{McpServer, Project, ToolRef};
+use lf_core::{McpServer, Principal, Project, Scope, ToolRef};
 use lf_mcp::SessionPool;
-use lf_mcp::endpoint::{Caller, Channel, List, News, Offer, Refused, Request, Watch};
+use lf_mcp::endpoint::{Caller, Channel, List, News, ON_BEHALF, Offer, Refused, Request, Watch};
 use serde_json::{Map, Value};
 use tokio::sync::broadcast::error::RecvError;
 use url::{Host, Url};
 
+use crate::admission::needs_scope;
 use crate::app::{App, Refusal};
-use crate::approvals::{About, CallApprovals, No};
+use crate::approvals::{About, No};
+use crate::authority::{Authority, Granted, itself};
 use crate::rules::{Asked, Facts, Rules, permit};
 use merged::Merged;
 use one::One;
 pub(crate) use own::Own;
+
+/// The scope that a request to a gateway needs: what only tells of a server, and what has it do something.
+pub(crate) fn need_of(method: &str) -> Scope {
+    const TOLD: [&str; 10] = [
+        // an answer to a question of ours
+        "",
+        "initialize",
+        "ping",
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        // of changes; each resource that is watched is asked for on its own
+        "subscriptions/listen",
+        "logging/setLevel",
+    ];
+    // notifications change nothing that is not this client's own
+    let is_told = TOLD.contains(&method) || method.starts_with("notifications/");
+    if is_told { Scope::Read } else { Scope::Tools }
+}
 
 /// Which servers of a project are offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +69,9 @@ pub struct Gateway(Arc<Inner>);
 
 struct Inner {
     app: Arc<App>,
+    who: Arc<Principal>,
+    /// Where this daemon asks itself: how far that goes.
+    granted: Option<Granted>,
     /// Namespace and name.
     project: (String, String),
     offering: Offering,
@@ -63,34 +89,60 @@ impl Gateway {
     /// When there is no such project, model or server, or it cannot be used.
     pub async fn open(
         app: Arc<App>,
+        who: Arc<Principal>,
         (namespace, name): (&str, &str),
         offering: Offering,
         asks_itself_at: Option<String>,
     ) -> Result<Self, Refusal> {
         let project = (namespace.to_owned(), name.to_owned());
-        let gateway = Self(Arc::new(Inner { app, project, offering, asks_itself_at }));
+        let inner = Inner { app, who, granted: None, project, offering, asks_itself_at };
+        Self::of(inner).await
+    }
+
+    /// The same for a request of this daemon to itself, within what was granted.
+    pub(crate) async fn open_within(
+        app: Arc<App>,
+        who: Arc<Principal>,
+        (namespace, name): (&str, &str),
+        offering: Offering,
+        (asks_itself_at, granted): (Option<String>, Option<Granted>),
+    ) -> Result<Self, Refusal> {
+        let project = (namespace.to_owned(), name.to_owned());
+        Self::of(Inner { app, who, granted, project, offering, asks_itself_at }).await
+    }
+
+    async fn of(inner: Inner) -> Result<Self, Refusal> {
+        let gateway = Self(Arc::new(inner));
         gateway.names().await?;
         Ok(gateway)
     }
 
     /// The servers that are offered, in the order in which a model is shown them.
     async fn names(&self) -> Result<(Arc<Project>, Vec<String>), Refusal> {
-        let Inner { app, project, offering, asks_itself_at } = &*self.0;
-        let project = app.find_project(&project.0, &project.1).await?;
+        let Inner { app, who, granted, project, offering, asks_itself_at } = &*self.0;
+        if granted.as_ref().is_some_and(|granted| granted.project != *project) {
+            return Err(Refusal::UnknownProject(format!("{}/{}", project.0, project.1)));
+        }
+        let project = app.find_project(who, &project.0, &project.1).await?;
         let mut names: Vec<String> = match offering {
             Offering::All => project.servers.keys().cloned().collect(),
             Offering::Model(name) => {
-                let (_, model) = app.find_model(Some(&project), Some(name)).await?;
+                let (_, model) = app.find_model(who, Some(&project), Some(name)).await?;
                 model.servers.clone()
             }
-            Offering::Server(name) if project.servers.contains_key(name) => vec![name.clone()],
+            Offering::Server(name) if project.servers.contains_key(name) && who.reaches_server(name) => {
+                vec![name.clone()]
+            }
             Offering::Server(name) => {
                 return Err(Refusal::UnknownServer {
                     server: name.clone(),
-                    known: project.servers.keys().cloned().collect(),
+                    known: project.servers.keys().filter(|name| who.reaches_server(name)).cloned().collect(),
                 });
             }
         };
+        let is_granted =
+            |name: &String| granted.as_ref().is_none_or(|granted| granted.servers.contains(name));
+        names.retain(|name| who.reaches_server(name) && is_granted(name));
         if let Some(host) = asks_itself_at {
             names
                 .retain(|name| !matches!(project.servers.get(name), Some(Ok(server)) if is_at(server, host)));
@@ -106,12 +158,36 @@ impl Gateway {
         Ok((project, servers))
     }
 
-    fn gate(&self, project: Arc<Project>) -> Gate<'_> {
-        let model = match &self.0.offering {
-            Offering::Model(model) => Some(model.clone()),
-            Offering::All | Offering::Server(_) => None,
+    fn may_ask(&self, method: &str) -> Outcome<()> {
+        let need = need_of(method);
+        match self.0.who.has(need) {
+            true => Ok(()),
+            false => Err(Refused::Unavailable(needs_scope(&self.0.who, need))),
+        }
+    }
+
+    async fn gate(&self, project: Arc<Project>) -> Outcome<Gate<'_>> {
+        let Inner { app, who, offering, granted, .. } = &*self.0;
+        let (model, models) = match offering {
+            Offering::Model(name) => {
+                let found = app.find_model(who, Some(&project), Some(name)).await;
+                let (_, model) = found.map_err(unavailable)?;
+                let models = Granted::to_model(who, &project, &model).models;
+                (Some(model.name.clone()), models)
+            }
+            // a model that asks its own daemon is held by the rules about it
+            Offering::All | Offering::Server(_) => {
+                let models = granted.as_ref().and_then(|granted| granted.models.clone());
+                (models.as_ref().and_then(|models| models.first().cloned()), models)
+            }
         };
-        Gate { gateway: self, approvals: &self.0.app.approvals, project, model }
+        let granted = Granted {
+            principal: who.clone(),
+            project: self.0.project.clone(),
+            models,
+            servers: project.servers.keys().cloned().collect(),
+        };
+        Ok(Gate { gateway: self, asks: app.authority(who), granted, project, model })
     }
 
     fn pool(&self) -> &SessionPool {
@@ -125,7 +201,7 @@ impl Gateway {
         };
         let (project, servers) = self.servers().await?;
         match servers.into_iter().next() {
-            Some((_, Ok(server))) => Ok(One { pool: self.pool(), server, gate: self.gate(project) }),
+            Some((_, Ok(server))) => Ok(One { pool: self.pool(), server, gate: self.gate(project).await? }),
             Some((_, Err(disabled))) => Err(Refused::Unavailable(format!(
                 "MCP server `{name}` is not available: {}",
                 disabled.reason
@@ -138,7 +214,7 @@ impl Gateway {
 
     async fn merged(&self) -> Outcome<Merged<'_>> {
         let (project, servers) = self.servers().await?;
-        Ok(Merged { pool: self.pool(), servers, gate: self.gate(project) })
+        Ok(Merged { pool: self.pool(), servers, gate: self.gate(project).await? })
     }
 
     fn instructions(&self) -> String {
@@ -168,6 +244,7 @@ impl Offer for Gateway {
         channel: &'a Channel,
     ) -> BoxFuture<'a, Outcome<Map<String, Value>>> {
         Box::pin(async move {
+            self.may_ask(&request.method)?;
             match self.0.offering {
                 Offering::Server(_) => self.one().await?.answer(request, caller, channel).await,
                 Offering::All | Offering::Model(_) => {
@@ -210,6 +287,7 @@ impl Offer for Gateway {
 
     fn watch<'a>(&'a self, uri: &'a str, caller: &'a Caller) -> BoxFuture<'a, Outcome<Watch>> {
         Box::pin(async move {
+            self.may_ask("resources/subscribe")?;
             match self.0.offering {
                 Offering::Server(_) => {
                     let one = self.one().await?;
@@ -231,27 +309,35 @@ impl Gateway {
 /// What a client's call of a tool passes.
 struct Gate<'a> {
     gateway: &'a Gateway,
-    approvals: &'a CallApprovals,
+    asks: Authority,
+    /// What this daemon is granted where it asks itself.
+    granted: Granted,
     project: Arc<Project>,
-    /// Whose tools are offered, where one model's are.
+    /// Whose tools are offered, where one model's are; else the model that asks its own daemon.
     model: Option<String>,
 }
 
 impl Gate<'_> {
+    /// Whether whoever asks is shown a tool.
+    fn shows(&self, server: &str, tool: &str) -> bool {
+        self.asks.reaches(&ToolRef { server: server.into(), name: tool.into() }).is_ok()
+    }
+
     /// The one place where a client's call of a tool is passed on, once the rules and, where they ask for that, a person
     /// permit it.
     async fn call_tool(
         &self,
         pool: &SessionPool,
         server: &Arc<McpServer>,
-        request: Request,
+        mut request: Request,
         caller: &Caller,
         channel: &Channel,
     ) -> Outcome<Map<String, Value>> {
         let started = Instant::now();
         let tool = request.param("name").to_owned();
         let server_name = server.name.as_str();
-        let rules = Rules::of(self.gateway.0.app.active(&self.project));
+        let app = &self.gateway.0.app;
+        let rules = Rules::of(app.active(&self.project), self.asks.clone());
         let facts = match self.may_run(&rules, pool, server, &request, caller).await {
             Ok(facts) => facts,
             Err(No::Tool) => return Err(Refused::UnknownTool(tool)),
@@ -270,6 +356,13 @@ impl Gate<'_> {
         let asked = Asked { model: self.model.as_deref(), facts: &facts, arguments };
         if let Err(why) = permit(&rules, &asked) {
             return Ok(merged::failed(&denial(&why)));
+        }
+        // a client has no say in on whose behalf it asks
+        request.meta.remove(ON_BEHALF);
+        let is_itself = !itself(std::iter::once(server), app.address.get().copied()).is_empty();
+        let mandate = is_itself.then(|| app.grants.grant(self.granted.clone())).flatten();
+        if let Some(mandate) = &mandate {
+            request.meta.insert(ON_BEHALF.to_owned(), mandate.token().into());
         }
         tracing::info!(server = server_name, tool, "Executing MCP tool");
         let outcome = pool.relay(server, request, caller, channel).await;
@@ -312,8 +405,9 @@ impl Gate<'_> {
             return Err(No::Tool);
         }
         let empty = Map::new();
-        let about = About::alone(&self.project, self.model.clone());
-        self.approvals.may_run(rules, (facts, arguments(request).unwrap_or(&empty)), about).await
+        let about = About::alone(&self.asks.principal, &self.project, self.model.clone());
+        let approvals = &self.gateway.0.app.approvals;
+        approvals.may_run(rules, (facts, arguments(request).unwrap_or(&empty)), about).await
     }
 }
 
@@ -327,7 +421,7 @@ fn unavailable(refusal: Refusal) -> Refused {
 }
 
 /// Whether a remote server is behind this Host: the same port, and the same name or this machine.
-fn is_at(server: &McpServer, host: &str) -> bool {
+pub(crate) fn is_at(server: &McpServer, host: &str) -> bool {
     let url = match &server.transport {
         Transport::Stdio(_) => return false,
         Transport::Http(http) | Transport::Sse(http) => Url::parse(&http.base_url),

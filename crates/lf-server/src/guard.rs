@@ -2,14 +2,15 @@
 //! and a request id.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 
 use crate::reply::{Caller, RequestId};
 
@@ -18,20 +19,22 @@ pub(crate) const BODY_LIMIT: usize = 10 * 1024 * 1024;
 /// A whole request body.
 const BODY_WAIT: Duration = Duration::from_secs(30);
 
-/// Which hosts a request may be addressed to.
-#[derive(Debug, Clone)]
+/// Which hosts a request may be addressed to, and which pages may send it.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Hosts {
     /// The name or address given on the command line.
     pub bound: String,
-    /// Whether other machines can reach the daemon at all.
+    /// Whether only this machine can reach the daemon.
     pub loopback: bool,
+    /// Web pages of these origins may use the daemon and read its answers.
+    pub cors: Vec<String>,
 }
 
 impl Hosts {
     /// A DNS name other than our own is how a web page reaches a local daemon (DNS rebinding); an address cannot be
     /// rebound.
     fn permits(&self, host: &str) -> bool {
-        let name = host_name(host);
+        let Some(name) = host_name(host) else { return false };
         if name.eq_ignore_ascii_case("localhost") || name.eq_ignore_ascii_case(&self.bound) {
             return true;
         }
@@ -45,67 +48,143 @@ impl Hosts {
     fn permits_origin(&self, origin: &str, host: &str) -> bool {
         let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         rest.is_some_and(|from| {
-            let name = host_name(from);
-            let ours = name.eq_ignore_ascii_case(host_name(host))
+            let Some(name) = host_name(from) else { return false };
+            let ours = host_name(host).is_some_and(|host| name.eq_ignore_ascii_case(host))
                 || name.eq_ignore_ascii_case("localhost")
                 || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-            !from.contains(['/', '?', '#', '@', '\\']) && ours && self.permits(from)
+            ours && self.permits(from)
         })
     }
-}
 
-/// The host without its port and brackets.
-fn host_name(host: &str) -> &str {
-    if let Some(rest) = host.strip_prefix('[') {
-        return rest.split_once(']').map_or(rest, |(address, _)| address);
-    }
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
+    /// The origin of a page that may read what is answered.
+    fn listed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let (origin, None) = (origins.next()?, origins.next()) else { return None };
+        self.cors.iter().any(|listed| listed.as_bytes() == origin.as_bytes()).then(|| origin.clone())
     }
 }
 
-pub(crate) async fn guard(State(hosts): State<Hosts>, mut request: Request, next: Next) -> Response {
+/// The host without its port and brackets; `None` for what is none.
+fn host_name(host: &str) -> Option<&str> {
+    let wrong = |letter: char| !letter.is_ascii_graphic() || "/?#@\\\"<>^`{|}%,".contains(letter);
+    if host.contains(wrong) {
+        return None;
+    }
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_whole = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+    (is_whole && !name.is_empty()).then_some(name)
+}
+
+/// An origin as browsers send it: `https://name` or `https://name:port`, in small letters.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn cors_origin(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let is_origin = rest.is_some_and(|host| host_name(host).is_some()) && text.to_ascii_lowercase() == text;
+    match is_origin {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "`{text}` is not the origin of a web page: write it as `https://name` or `http://name:port`, without a path; \
+             `*` and `null` are everybody, and not taken"
+        )),
+    }
+}
+
+pub(crate) async fn guard(State(hosts): State<Arc<Hosts>>, mut request: Request, next: Next) -> Response {
     let id = uuid::Uuid::now_v7().simple().to_string();
     request.extensions_mut().insert(RequestId(id.clone()));
-    let mut response = match refuse(&hosts, &request) {
+    let listed = hosts.listed(request.headers());
+    let mut response = match refuse(&hosts, &request, listed.is_some()) {
         Some(refusal) => refusal,
+        None if listed.is_some() && is_preflight(&request) => preflight(),
         None => next.run(request).await,
     };
+    let headers = response.headers_mut();
+    if let Some(origin) = listed {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+    }
+    if !hosts.cors.is_empty() {
+        headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    }
     if let Ok(id) = HeaderValue::from_str(&id) {
         // OpenAI's name for it, and Anthropic's
-        response.headers_mut().insert("x-request-id", id.clone());
-        response.headers_mut().insert("request-id", id);
+        headers.insert("x-request-id", id.clone());
+        headers.insert("request-id", id);
     }
     response
 }
 
-fn refuse(hosts: &Hosts, request: &Request) -> Option<Response> {
+/// What pages may read of an answer besides its body.
+const EXPOSED: &str =
+    "x-request-id, request-id, mcp-session-id, x-session-id, x-turn-id, etag, www-authenticate";
+/// What pages may send. Browsers send no credentials of their own: whoever asks sends a key.
+const SENT: &str = "authorization, x-api-key, content-type, accept, if-match, last-event-id, x-session-id, x-no-session, \
+                    x-lf-events, openai-beta, openai-organization, openai-project, anthropic-version, anthropic-beta, \
+                    anthropic-dangerous-direct-browser-access, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, \
+                    x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \
+                    x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
+                    x-stainless-helper-method, x-stainless-async, x-stainless-poll-helper";
+
+/// A browser asks before a request whether it may send it.
+fn is_preflight(request: &Request) -> bool {
+    request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+fn preflight() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(SENT));
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    response
+}
+
+fn refuse(hosts: &Hosts, request: &Request, is_listed: bool) -> Option<Response> {
     let headers = request.headers();
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     let answer = |status, what: &str| Some(Caller::at(request.uri().path(), id.clone()).refuse(status, what));
     let mut given = headers.get_all(header::HOST).iter();
+    // a request may name its host twice, and whoever stands in between may go by either
+    let named = request.uri().authority().map(http::uri::Authority::as_str);
     let host = match (given.next(), given.next()) {
         (Some(host), None) => host.to_str().unwrap_or_default(),
-        (None, _) => request.uri().host().unwrap_or_default(),
+        (None, _) => named.unwrap_or_default(),
         (Some(_), Some(_)) => {
             return answer(StatusCode::BAD_REQUEST, "the request has more than one Host header");
         }
     };
-    if host.is_empty() || host.contains(['/', '?', '#', '@', '\\', ' ']) {
+    if host_name(host).is_none() || named.is_some_and(|named| host_name(named).is_none()) {
         return answer(StatusCode::BAD_REQUEST, "the Host header is missing or malformed");
     }
-    if !hosts.permits(host) {
+    if let Some(foreign) = [Some(host), named].into_iter().flatten().find(|host| !hosts.permits(host)) {
         let what = format!(
-            "the Host `{host}` is not this daemon's: use localhost or 127.0.0.1, or start `lf serve --host NAME`"
+            "the Host `{foreign}` is not this daemon's: use localhost or 127.0.0.1, or start `lf serve --host NAME`"
         );
         return answer(StatusCode::FORBIDDEN, &what);
     }
     let mut origins = headers.get_all(header::ORIGIN).iter();
-    if origins.all(|origin| origin.to_str().is_ok_and(|origin| hosts.permits_origin(origin, host))) {
-        return None;
+    let is_ours =
+        |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| hosts.permits_origin(origin, host));
+    if !is_listed && !origins.all(is_ours) {
+        return answer(StatusCode::FORBIDDEN, "requests from web pages of another origin are refused");
     }
-    answer(StatusCode::FORBIDDEN, "requests from web pages of another origin are refused")
+    // browsers leave the origin out of requests that pages cannot read: pictures, scripts, frames
+    let from_elsewhere = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    let is_visit = request.method() == Method::GET
+        && headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate")
+        && headers.get("sec-fetch-dest").is_some_and(|to| to == "document");
+    if from_elsewhere && !is_listed && !is_visit {
+        return answer(StatusCode::FORBIDDEN, "requests from web pages of another site are refused");
+    }
+    None
 }
 
 /// A JSON body: the declared type, the size and the time are checked before anything is read into values.
@@ -173,33 +252,4 @@ pub(crate) async fn wrong_method(request: Request) -> Response {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_our_own_names_and_addresses_are_hosts() {
-        let local = Hosts { bound: "127.0.0.1".to_owned(), loopback: true };
-        for host in ["localhost", "localhost:14345", "127.0.0.1:1", "[::1]:14345", "LOCALHOST"] {
-            assert!(local.permits(host), "{host}");
-        }
-        for host in ["evil.example", "127.0.0.1.evil.example", "0.0.0.0:14345", "10.0.0.1", "localhost.evil"]
-        {
-            assert!(!local.permits(host), "{host}");
-        }
-        let open = Hosts { bound: "farm.lan".to_owned(), loopback: false };
-        assert!(open.permits("farm.lan:14345") && open.permits("10.0.0.1:14345"));
-        assert!(!open.permits("other.lan"));
-    }
-
-    #[test]
-    fn an_origin_is_a_scheme_and_one_of_our_hosts() {
-        let local = Hosts { bound: "127.0.0.1".to_owned(), loopback: true };
-        assert!(local.permits_origin("http://localhost:3000", "127.0.0.1:1"));
-        let open = Hosts { bound: "farm.lan".to_owned(), loopback: false };
-        assert!(open.permits_origin("http://10.0.0.1:80", "10.0.0.1:14345"));
-        assert!(!open.permits_origin("http://203.0.113.5", "10.0.0.1:14345"));
-        for origin in ["null", "file://", "https://evil.example", "http://localhost@evil.example"] {
-            assert!(!local.permits_origin(origin, "localhost"), "{origin}");
-        }
-    }
-}
+mod tests;

@@ -2,6 +2,8 @@
 
 mod app;
 
+pub mod access;
+
 mod approvals;
 
 mod template;
@@ -28,6 +30,10 @@ mod gateway;
 
 mod guard;
 
+mod admission;
+
+mod authority;
+
 mod reply;
 
 mod routes;
@@ -46,6 +52,8 @@ pub use app::{
 };
 pub use chat::{Calls, With};
 pub use gateway::{Gateway, Offering};
+pub use guard::cors_origin;
 pub use lf_models::{Egress, Timeouts};
 pub use recording::Recording;
+pub use routes::{Need, Route, route_table};
 pub use serve::{BindError, Serve, bind, serve};

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::turn::{Course, Done, Entry, seen_in};
-use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
+use lf_core::{ChatEvent, Journal, Message, ModelError, Principal, Project};
 use lf_store::{Begin, Conversation, Known, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -42,7 +42,6 @@ pub(crate) use resumes::Resumes;
 use running::Over;
 pub(crate) use running::Running;
 use speaking::Order;
-use speaking::SPEAK_WAIT;
 pub(crate) use speaking::busy;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
@@ -72,6 +71,7 @@ pub(crate) struct Memory {
 /// What is said in a conversation, and how it is to be answered.
 #[derive(Clone)]
 pub(crate) struct Saying {
+    pub who: Arc<Principal>,
     /// The client's: model, messages, tools, parameters.
     pub request: ChatRequest,
     /// All tools of the model, or those that were chosen for the conversation.
@@ -137,6 +137,8 @@ impl Memory {
 /// What only has to be written to begin.
 struct Ready {
     prepared: Prepared,
+    /// Ends the turn with the key that it was asked with.
+    until: CancellationToken,
     approving: Approving,
     recording: Option<Recording>,
     shelf: Shelf,
@@ -214,14 +216,15 @@ impl App {
         saying: Saying,
     ) -> Result<Ready, Refusal> {
         let unkept = |error: StoreError| unkept(&error);
-        let longest = self.queue_timeout(memory, scope, (id, saying.request.model.as_deref())).await?;
+        let longest =
+            self.queue_timeout(memory, (&saying.who, scope), (id, saying.request.model.as_deref())).await?;
         let guard = memory.next_to_speak(id, longest).await?;
         // it may have been changed or deleted while this one waited
         let found = memory.store.conversation(id).await.map_err(unkept)?;
         let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
             return Err(Refusal::UnknownConversation(id.to_owned()));
         };
-        let Saying { mut request, chosen_tools, calls_left, attendance, recall } = saying;
+        let Saying { who, mut request, chosen_tools, calls_left, attendance, recall } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
         if let Some(recall) = recall {
@@ -234,7 +237,7 @@ impl App {
         let said = unsaid(&kept, said);
         let place = kept.last().map_or(0, |kept| kept.seq);
         let again = kept.split_off(kept.len() - context::repeated(&kept, &said));
-        let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
+        let budget = context::budget(&self.find_model(&who, scope, request.model.as_deref()).await?.1);
         let seen = seen_in(kept.iter().chain(&again).map(|kept| &kept.message));
         let shown = context::window(&conversation, &systems, &kept, &said, budget);
         let tools = match chosen_tools {
@@ -254,7 +257,7 @@ impl App {
             seen,
             ..chat::Conversation::default()
         };
-        let prepared = self.prepare(scope, request, with).await?;
+        let prepared = self.prepare(&who, scope, request, with).await?;
         let kept = again.len();
         let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
         let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
@@ -263,30 +266,6 @@ impl App {
             after: Some(Known { place, waiting: left }),
             ..self.armed(prepared, conversation.id, said, attendance, guard)
         })
-    }
-
-    /// How long what is said in a conversation without asking its model waits for the messages before it.
-    pub(crate) async fn wait_in(&self, memory: &Memory, conversation: &Conversation) -> Duration {
-        let Ok(project) = self.project_of(&conversation.scope).await else { return SPEAK_WAIT };
-        let said = self.queue_timeout(memory, Some(&project), (&conversation.id, None)).await;
-        // also a conversation whose model is gone can be added to
-        said.unwrap_or(SPEAK_WAIT)
-    }
-
-    /// How long a message to a conversation waits for those before it.
-    async fn queue_timeout(
-        &self,
-        memory: &Memory,
-        scope: Option<&Arc<Project>>,
-        (id, model): (&str, Option<&str>),
-    ) -> Result<Duration, Refusal> {
-        let model = match model.filter(|name| !name.is_empty()) {
-            Some(model) => Some(model.to_owned()),
-            None => {
-                memory.store.conversation(id).await.map_err(|error| unkept(&error))?.and_then(|it| it.model)
-            }
-        };
-        Ok(self.find_model(scope, model.as_deref()).await?.1.limits.queue_timeout)
     }
 
     /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end. Of the guards the first
@@ -331,10 +310,11 @@ impl App {
             wait: prepared.setup.limits.approval_timeout,
         };
         let recording = self.recording(&prepared.project, &prepared.setup, None);
+        let until = self.access.until_revoked(&prepared.setup.principal);
         let journals = self.memory().ok().map(|memory| (memory.store.clone(), conversation.clone()));
         let shelf = Shelf::new(&self.results, &prepared.setup, journals);
         let (kept, after) = (0, None);
-        Ready { prepared, approving, recording, shelf, conversation, said, kept, after, guard }
+        Ready { prepared, until, approving, recording, shelf, conversation, said, kept, after, guard }
     }
 }
 
@@ -345,7 +325,8 @@ fn not_begun(error: &tokio::task::JoinError) -> Refusal {
 impl Memory {
     /// Keeps what was said and the beginning of its turn, and lets it run. Nothing where another daemon's turn came first.
     async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Option<Arc<Running>>, Refusal> {
-        let Ready { prepared, approving, recording, shelf, conversation, said, kept, after, guard } = ready;
+        let Ready { prepared, until, approving, recording, shelf, conversation, said, kept, after, guard } =
+            ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let said_now = &said[kept..];
@@ -362,12 +343,13 @@ impl Memory {
         };
         let turn_timeout = prepared.setup.limits.turn_timeout;
         let (course, events) = chat::begin(prepared.setup, prepared.notices, Some(&mut journal));
-        let running = Arc::new(Running::new(turn, conversation));
+        let running = Arc::new(Running::new(turn, conversation, until.child_token()));
         let with = Drive {
             upstreams: prepared.upstreams,
             approving,
             tools: prepared.tools,
             check: prepared.check,
+            errand: prepared.errand,
             shelf,
             charge: prepared.charge,
             turn_timeout,

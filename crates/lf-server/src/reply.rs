@@ -24,6 +24,8 @@ pub(crate) enum Face {
     Responses,
     /// Anthropic Messages.
     Messages,
+    /// The Model Context Protocol.
+    Mcp,
     /// Our own routes, in the shape of the projects that they come from.
     Own,
 }
@@ -53,6 +55,8 @@ impl Caller {
             {
                 Face::Own
             }
+            "/mcp" => Face::Mcp,
+            path if path.starts_with("/mcp/") => Face::Mcp,
             path if path.ends_with("/chat/completions") || path.contains("/models") => Face::Chat,
             path if path.ends_with("/responses") || path.contains("/responses/") => Face::Responses,
             path if path.ends_with("/messages") || path.ends_with("/messages/count_tokens") => Face::Messages,
@@ -72,11 +76,14 @@ impl Caller {
 
     fn refuse_with(&self, status: StatusCode, code: &str, message: &str) -> ErrorReply {
         match self.face {
-            Face::Chat | Face::Responses => openai(status, message, None, None),
+            Face::Chat | Face::Responses => openai(status, message, openai_code(status), None),
+            Face::Mcp if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                reply(status, rpc_body(message))
+            }
             Face::Messages => {
                 anthropic_messages::internal_error_reply(status.as_u16(), message, &self.request_id)
             }
-            Face::Own => reply(status, own_body(code, message)),
+            Face::Mcp | Face::Own => reply(status, own_body(code, message)),
         }
     }
 
@@ -84,7 +91,7 @@ impl Caller {
     pub(crate) fn unreadable(&self, error: &RequestError) -> ErrorReply {
         match self.face {
             Face::Messages => anthropic_messages::request_error_reply(error, &self.request_id),
-            Face::Chat | Face::Responses | Face::Own => openai_chat::request_error_reply(error),
+            Face::Chat | Face::Responses | Face::Mcp | Face::Own => openai_chat::request_error_reply(error),
         }
     }
 
@@ -92,7 +99,7 @@ impl Caller {
     pub(crate) fn model_error(&self, error: &ModelError) -> ErrorReply {
         match self.face {
             Face::Messages => anthropic_messages::error_reply(error, &self.request_id),
-            Face::Chat | Face::Responses | Face::Own => openai_chat::error_reply(error),
+            Face::Chat | Face::Responses | Face::Mcp | Face::Own => openai_chat::error_reply(error),
         }
     }
 
@@ -126,7 +133,7 @@ impl Caller {
             (face, Refusal::OverQuota(over)) => {
                 let told = match face {
                     Face::Chat | Face::Responses => over_quota(over),
-                    Face::Messages | Face::Own => {
+                    Face::Messages | Face::Mcp | Face::Own => {
                         self.refuse_with(StatusCode::TOO_MANY_REQUESTS, "RateLimited", &over.to_string())
                     }
                 };
@@ -140,12 +147,12 @@ impl Caller {
                 };
                 openai(status, &refusal.to_string(), code, param)
             }
-            (Face::Own, Refusal::Model(error)) => {
+            (Face::Own | Face::Mcp, Refusal::Model(error)) => {
                 let (_, own, _) = kind_of(refusal);
                 let told = self.model_error(error);
                 ErrorReply { body: own_body(own, &refusal.to_string()), ..told }
             }
-            (Face::Messages | Face::Own, _) => {
+            (Face::Messages | Face::Mcp | Face::Own, _) => {
                 let (status, own, _) = kind_of(refusal);
                 self.refuse_with(status, own, &refusal.to_string())
             }
@@ -170,6 +177,7 @@ fn kind_of(refusal: &Refusal) -> (StatusCode, &'static str, Option<&'static str>
         Refusal::UnknownConversation(_) => {
             (StatusCode::NOT_FOUND, "ConversationNotFound", Some("conversation_not_found"))
         }
+        Refusal::Lacking(_) => (StatusCode::FORBIDDEN, "Forbidden", Some("permission_denied")),
         Refusal::OverQuota(_) => (StatusCode::TOO_MANY_REQUESTS, "RateLimited", Some("rate_limit_exceeded")),
         Refusal::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "Busy", Some("conversation_busy")),
         Refusal::NoMemory { .. } => {
@@ -191,8 +199,27 @@ fn kind_of(refusal: &Refusal) -> (StatusCode, &'static str, Option<&'static str>
 }
 
 fn openai(status: StatusCode, message: &str, code: Option<&str>, param: Option<&str>) -> ErrorReply {
-    let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
+    let kind = match status {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
+        status if status.is_server_error() => "server_error",
+        _ => "invalid_request_error",
+    };
     reply(status, json!({"error": {"message": message, "type": kind, "param": param, "code": code}}))
+}
+
+/// OpenAI's words for who may not ask.
+fn openai_code(status: StatusCode) -> Option<&'static str> {
+    match status {
+        StatusCode::UNAUTHORIZED => Some("invalid_api_key"),
+        StatusCode::FORBIDDEN => Some("permission_denied"),
+        _ => None,
+    }
+}
+
+/// A JSON-RPC error that answers no request of its own: the body was not looked at.
+fn rpc_body(message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32_001, "message": message}})
 }
 
 /// In OpenAI's words: a minute that is full passes soon, what a day has is another kind of trouble.
@@ -216,6 +243,7 @@ fn own_body(code: &str, message: &str) -> Value {
 fn own_code(status: StatusCode) -> &'static str {
     match status {
         StatusCode::NOT_FOUND => "NotFound",
+        StatusCode::UNAUTHORIZED => "Unauthorized",
         StatusCode::FORBIDDEN => "Forbidden",
         StatusCode::BAD_GATEWAY => "ToolFailed",
         StatusCode::SERVICE_UNAVAILABLE => "Unavailable",

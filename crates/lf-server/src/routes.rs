@@ -14,24 +14,43 @@ mod responses;
 mod servers;
 mod sessions;
 mod socket;
+mod table;
 mod turns;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, delete, get, post};
-use lf_core::Project;
+use lf_core::{Principal, Project, Scope};
 use lf_mcp::endpoint::Endpoint;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::{self, Admission};
 use crate::app::App;
 use crate::guard::{self, Hosts};
 use crate::reply::Caller;
+use table::{Table, any, delete, get, patch, post, put};
+
+pub use table::{Need, Route};
+
+/// Who asks, as [`admission::admit`] found.
+pub(crate) struct Who(pub Arc<Principal>);
+
+impl<S: Sync> FromRequestParts<S> for Who {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        let found = parts.extensions.get::<Arc<Principal>>().cloned();
+        found
+            .map(Self)
+            .ok_or_else(|| Caller::of(parts).refuse(StatusCode::FORBIDDEN, "nobody was let in to this route"))
+    }
+}
 
 /// The project that a route names; `None` where it names none.
 pub(crate) struct Scoped(pub Option<Arc<Project>>);
@@ -46,7 +65,8 @@ impl FromRequestParts<Shared> for Scoped {
         let (Some(namespace), Some(name)) = (part("namespace"), part("project")) else {
             return Ok(Self(None));
         };
-        let found = shared.app.find_project(namespace, name).await;
+        let Who(who) = Who::from_request_parts(parts, shared).await?;
+        let found = shared.app.find_project(&who, namespace, name).await;
         found.map(|project| Self(Some(project))).map_err(|refusal| Caller::of(parts).refusal(&refusal))
     }
 }
@@ -59,7 +79,8 @@ impl FromRequestParts<Shared> for Here {
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Response> {
         let Scoped(named) = Scoped::from_request_parts(parts, shared).await?;
-        let found = named.map_or_else(|| manage::main_project(&shared.app), Ok);
+        let Who(who) = Who::from_request_parts(parts, shared).await?;
+        let found = named.map_or_else(|| manage::main_project(&shared.app, &who), Ok);
         found.map(Self).map_err(|refusal| Caller::of(parts).refusal(&refusal))
     }
 }
@@ -75,8 +96,6 @@ pub(crate) struct Shared {
     /// Cancelled when the drain begins: what has begun is finished, and nothing else is begun.
     pub stop: CancellationToken,
     pub sockets: Sockets,
-    /// Whether only this machine can reach the daemon: projects are changed then only, as nobody says who he is.
-    pub loopback: bool,
     /// The daemon as an MCP server.
     pub mcp: Endpoint,
 }
@@ -84,88 +103,130 @@ pub(crate) struct Shared {
 use responses::reading;
 pub(crate) use socket::Sockets;
 
-pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
-    Router::new()
-        .route("/v1/chat/completions", post(answer::ask))
-        .route("/v1/responses", post(answer::ask).get(socket::open))
-        .route("/v1/responses/compact", post(compact::ask))
-        .route("/v1/responses/{id}", get(reading::get).delete(reading::delete))
-        .route("/v1/responses/{id}/cancel", post(reading::cancel))
-        .route("/v1/responses/{id}/input_items", get(reading::inputs))
-        .route("/v1/messages", post(answer::ask))
-        .route("/v1/messages/count_tokens", post(answer::count_tokens))
-        .route("/v1/models", get(manage::models))
-        .route("/v1/models/{*model}", get(manage::model))
-        .route("/v1/config/status", get(servers::config_status))
-        .route("/v1/projects", get(projects::all))
-        .route("/v1/projects/{namespace}", get(projects::list).post(projects::create))
-        .route(
-            "/v1/projects/{namespace}/{project}",
-            get(projects::get).put(projects::put).delete(projects::delete),
+/// Every route, each with the scope it needs. What is not here is not served.
+fn table() -> Table {
+    use Need::Open;
+    use Scope::{Approve, Chat, ConfigWrite, Read, Tools};
+    Table::new()
+        .merge(models("/v1"))
+        .at("/v1/messages", [post(Chat, answer::ask)])
+        .at("/v1/messages/count_tokens", [post(Chat, answer::count_tokens)])
+        .at("/v1/models", [get(Read, manage::models)])
+        .at("/v1/models/{*model}", [get(Read, manage::model)])
+        .at("/v1/config/status", [get(Read, servers::config_status)])
+        .at("/v1/projects", [get(Read, projects::all)])
+        .at("/v1/projects/{namespace}", [get(Read, projects::list), post(ConfigWrite, projects::create)])
+        .at(
+            PROJECT,
+            [
+                get(Read, projects::get),
+                put(ConfigWrite, projects::put),
+                delete(ConfigWrite, projects::delete),
+            ],
         )
-        .route("/v1/projects/{namespace}/{project}/chat/completions", post(answer::ask))
-        .route("/v1/projects/{namespace}/{project}/chat/sessions", delete(sessions::delete_all))
-        .route("/v1/projects/{namespace}/{project}/chat/sessions/{session}", delete(sessions::delete))
-        .route("/v1/projects/{namespace}/{project}/chat/sessions/{session}/history", get(sessions::history))
-        .route("/v1/projects/{namespace}/{project}/responses", post(answer::ask).get(socket::open))
-        .route("/v1/projects/{namespace}/{project}/responses/compact", post(compact::ask))
-        .route("/v1/projects/{namespace}/{project}/responses/{id}", get(reading::get).delete(reading::delete))
-        .route("/v1/projects/{namespace}/{project}/responses/{id}/cancel", post(reading::cancel))
-        .route("/v1/projects/{namespace}/{project}/responses/{id}/input_items", get(reading::inputs))
-        .route("/v1/projects/{namespace}/{project}/v1/messages", post(answer::ask))
-        .route("/v1/projects/{namespace}/{project}/v1/messages/count_tokens", post(answer::count_tokens))
-        .route("/v1/projects/{namespace}/{project}/v1/models", get(manage::project_models))
-        .route("/v1/projects/{namespace}/{project}/models", get(manage::project_models))
-        .route("/v1/projects/{namespace}/{project}/mcp/servers", get(servers::list))
-        .route("/v1/projects/{namespace}/{project}/mcp/servers/{server}", get(servers::get))
-        .route("/v1/projects/{namespace}/{project}/mcp/servers/{server}/restart", post(servers::restart))
-        .route("/v1/projects/{namespace}/{project}/tools", get(manage::tools))
-        .route("/v1/mcp/servers", get(servers::list))
-        .route("/v1/mcp/servers/{server}", get(servers::get))
-        .route("/v1/mcp/servers/{server}/restart", post(servers::restart))
-        .route("/v1/tools", get(manage::tools))
-        .route("/api/mcp/execute", post(manage::execute))
+        .merge(models(PROJECT))
+        .at(&of_project("/chat/sessions"), [delete(Chat, sessions::delete_all)])
+        .at(&of_project("/chat/sessions/{session}"), [delete(Chat, sessions::delete)])
+        .at(&of_project("/chat/sessions/{session}/history"), [get(Chat, sessions::history)])
+        .at(&of_project("/v1/messages"), [post(Chat, answer::ask)])
+        .at(&of_project("/v1/messages/count_tokens"), [post(Chat, answer::count_tokens)])
+        .at(&of_project("/v1/models"), [get(Read, manage::project_models)])
+        .at(&of_project("/models"), [get(Read, manage::project_models)])
+        .merge(servers(PROJECT))
+        .merge(servers("/v1"))
+        .at("/api/mcp/execute", [post(Tools, manage::execute)])
         .merge(conversations(""))
         // beside everything else that this daemon serves
         .merge(conversations("/v1"))
-        .route("/v1/turns/{id}", get(turns::get))
-        .route("/v1/turns/{id}/events", get(turns::events))
-        .route("/v1/turns/{id}/cancel", post(turns::cancel))
-        .route("/v1/approvals", get(approvals::list))
-        .route("/v1/approvals/{id}", get(approvals::get).post(approvals::decide))
-        .route("/mcp", any(mcp::own))
-        .route("/mcp/{namespace}/{project}", any(mcp::project))
-        .route("/mcp/{namespace}/{project}/{server}", any(mcp::server))
-        .route("/health", get(servers::health))
-        .route("/health/liveness", get(manage::liveness))
-        .route("/health/readiness", get(servers::readiness))
-        .route("/info", get(manage::info))
+        .at("/v1/turns/{id}", [get(Chat, turns::get)])
+        .at("/v1/turns/{id}/events", [get(Chat, turns::events)])
+        .at("/v1/turns/{id}/cancel", [post(Chat, turns::cancel)])
+        .at("/v1/approvals", [get(Approve, approvals::list)])
+        .at("/v1/approvals/{id}", [get(Approve, approvals::get), post(Approve, approvals::decide)])
+        // what else a message needs is in [`crate::gateway`]'s table
+        .at("/mcp", [any(Read, mcp::own)])
+        .at("/mcp/{namespace}/{project}", [any(Read, mcp::project)])
+        .at("/mcp/{namespace}/{project}/{server}", [any(Read, mcp::server)])
+        .at("/health", [get(Read, servers::health)])
+        // whoever starts and stops the daemon asks these, and has no key
+        .at("/health/liveness", [get(Open, manage::liveness)])
+        .at("/health/readiness", [get(Open, servers::readiness)])
+        .at("/info", [get(Read, manage::info)])
         // coding assistants look whether somebody is there before they send anything
-        .route("/", get(manage::hello))
-        .route("/v1", get(manage::hello))
-        .route("/api/hello", get(manage::hello))
-        .method_not_allowed_fallback(guard::wrong_method)
-        .fallback(guard::not_found)
-        .layer(from_fn_with_state(hosts, guard::guard))
-        .with_state(shared)
+        .at("/", [get(Read, manage::hello)])
+        .at("/v1", [get(Read, manage::hello)])
+        .at("/api/hello", [get(Read, manage::hello)])
 }
 
-fn conversations(under: &str) -> Router<Shared> {
+const PROJECT: &str = "/v1/projects/{namespace}/{project}";
+
+fn of_project(path: &str) -> String {
+    format!("{PROJECT}{path}")
+}
+
+/// OpenAI's two APIs.
+fn models(under: &str) -> Table {
+    use Scope::Chat;
+    let at = |path: &str| format!("{under}{path}");
+    Table::new()
+        .at(&at("/chat/completions"), [post(Chat, answer::ask)])
+        .at(&at("/responses"), [post(Chat, answer::ask), get(Chat, socket::open)])
+        .at(&at("/responses/compact"), [post(Chat, compact::ask)])
+        .at(&at("/responses/{id}"), [get(Chat, reading::get), delete(Chat, reading::delete)])
+        .at(&at("/responses/{id}/cancel"), [post(Chat, reading::cancel)])
+        .at(&at("/responses/{id}/input_items"), [get(Chat, reading::inputs)])
+}
+
+fn servers(under: &str) -> Table {
+    use Scope::{Admin, Read};
+    let at = |path: &str| format!("{under}{path}");
+    Table::new()
+        .at(&at("/mcp/servers"), [get(Read, servers::list)])
+        .at(&at("/mcp/servers/{server}"), [get(Read, servers::get)])
+        .at(&at("/mcp/servers/{server}/restart"), [post(Admin, servers::restart)])
+        .at(&at("/tools"), [get(Read, manage::tools)])
+}
+
+fn conversations(under: &str) -> Table {
+    use Scope::Chat;
     let at = |path: &str| format!("{under}/conversations{path}");
-    Router::new()
-        .route(&at(""), get(conversations::list).post(conversations::create))
-        .route(
+    Table::new()
+        .at(&at(""), [get(Chat, conversations::list), post(Chat, conversations::create)])
+        .at(
             &at("/{id}"),
-            get(conversations::get).patch(conversations::change).delete(conversations::delete),
+            [
+                get(Chat, conversations::get),
+                patch(Chat, conversations::change),
+                delete(Chat, conversations::delete),
+            ],
         )
-        .route(&at("/{id}/messages"), get(messages::list).post(messages::append))
-        .route(&at("/{id}/messages/{message}"), get(messages::get).delete(messages::delete))
-        .route(&at("/{id}/chat"), post(conversations::chat))
-        .route(
+        .at(&at("/{id}/messages"), [get(Chat, messages::list), post(Chat, messages::append)])
+        .at(&at("/{id}/messages/{message}"), [get(Chat, messages::get), delete(Chat, messages::delete)])
+        .at(&at("/{id}/chat"), [post(Chat, conversations::chat)])
+        .at(
             &at("/{id}/tools"),
-            get(conversation_tools::tools)
-                .post(conversation_tools::switch_on)
-                .delete(conversation_tools::switch_off),
+            [
+                get(Chat, conversation_tools::tools),
+                post(Chat, conversation_tools::switch_on),
+                delete(Chat, conversation_tools::switch_off),
+            ],
         )
-        .route(&at("/{id}/tools/available"), get(conversation_tools::available))
+        .at(&at("/{id}/tools/available"), [get(Chat, conversation_tools::available)])
+}
+
+/// Every route of the daemon with what it needs, as it is served.
+pub fn route_table() -> Vec<Route> {
+    table().into_parts().1
+}
+
+pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
+    let (routes, needs) = table().into_parts();
+    let access = shared.app.access.clone();
+    let admission = Admission::new(access, needs, hosts.loopback);
+    routes
+        .method_not_allowed_fallback(guard::wrong_method)
+        .fallback(guard::not_found)
+        .route_layer(from_fn_with_state(admission, admission::admit))
+        .layer(from_fn_with_state(Arc::new(hosts), guard::guard))
+        .with_state(shared)
 }

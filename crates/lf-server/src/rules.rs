@@ -1,4 +1,4 @@
-//! Whether a call of a tool may run: the one answer for turns, for clients of `/mcp`, and for `…/mcp/execute`. It is given
+//! Whether a call of a tool may run, for whoever asks: the one answer for turns, for clients of `/mcp`, and for `…/mcp/execute`. It is given
 //! twice for a call of a turn: before a person is asked, and right before the call runs, by the configuration of then.
 
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use lf_core::turn::{Before, Judged, Standing};
 use lf_core::{Project, ToolRef, ToolSource};
 use lf_mcp::{ProjectTools, SessionPool};
 use serde_json::{Map, Value};
+
+use crate::authority::Authority;
 
 /// For the conditions of all calls of a round together.
 const ROUND: Duration = Duration::from_secs(1);
@@ -128,11 +130,11 @@ pub(crate) struct Began {
     pub pool: SessionPool,
 }
 
-/// The rules of a project's file as it is at each look: whose servers a model may use, which tools they offer, the policy, and `approval`.
+/// What whoever asks reaches, and the rules of a project's file, both as they are at each look: whose servers a model may
+/// use, which tools they offer, the policy, and `approval`.
 pub(crate) struct Rules {
     project: Active,
-    /// The name of who asks.
-    key: Option<String>,
+    asks: Authority,
     /// They are asked about the daemon's own tools, which are no server's.
     own: bool,
     began: Option<Began>,
@@ -140,18 +142,26 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// For a client's own calls.
-    pub(crate) fn of(project: Active) -> Self {
-        Self { project, key: None, own: false, began: None }
+    pub(crate) fn of(project: Active, asks: Authority) -> Self {
+        Self { project, asks, own: false, began: None }
     }
 
     /// For the calls of a turn.
-    pub(crate) fn of_turn(project: Active, began: Began) -> Self {
-        Self { began: Some(began), ..Self::of(project) }
+    pub(crate) fn of_turn(project: Active, asks: Authority, began: Began) -> Self {
+        Self { began: Some(began), ..Self::of(project, asks) }
     }
 
     /// For calls of the daemon's own tools.
-    pub(crate) fn of_own_tools(project: Active) -> Self {
-        Self { own: true, ..Self::of(project) }
+    pub(crate) fn of_own_tools(project: Active, asks: Authority) -> Self {
+        Self { own: true, ..Self::of(project, asks) }
+    }
+
+    /// Keys name servers and their tools; what comes with the program has other bounds.
+    fn reached(&self, tool: &ToolRef) -> Result<(), String> {
+        match self.own || tool.server.starts_with(BUILT_IN) {
+            true => self.asks.now().map(drop),
+            false => self.asks.reaches(tool),
+        }
     }
 
     /// What the lists say of a call by its model, and by `first`, the one that was asked for.
@@ -191,6 +201,12 @@ fn no(why: String) -> Judgement {
 
 impl Check for Rules {
     fn check(&self, asked: &Asked<'_>, end: Instant) -> Judgement {
+        if let Err(why) = self.reached(&asked.facts.tool) {
+            let ToolRef { server, name } = &asked.facts.tool;
+            let asks = self.asks.principal.name.as_str();
+            tracing::warn!(%server, tool = %name, asks, reason = why, "a tool call was denied");
+            return no(why);
+        }
         // it shows more of what a call returned that was permitted, and what that brought in counts already
         if &*asked.facts.tool.server == SOURCE {
             return Judgement::runs();
@@ -206,7 +222,7 @@ impl Check for Rules {
         let Facts { tool, hints, labels, earlier, seen, .. } = asked.facts;
         let case = Case {
             model: asked.model,
-            key: self.key.as_deref(),
+            key: self.asks.key(),
             tool,
             hints: *hints,
             labels: labels.and(project.policy.labels_of(tool)),
@@ -248,4 +264,4 @@ impl Check for Recorded {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

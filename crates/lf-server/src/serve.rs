@@ -63,6 +63,8 @@ pub async fn bind(host: &str, port: u16) -> Result<TcpListener, BindError> {
 pub struct Serve {
     /// As given on the command line: a Host header may name it.
     pub host: String,
+    /// Origins of web pages that may use the daemon, as [`crate::cors_origin`] gives them.
+    pub cors: Vec<String>,
     /// How long running answers may go on after `stop`.
     pub grace: Duration,
     /// First signal: stop accepting and drain.
@@ -76,8 +78,17 @@ pub struct Serve {
 /// Serves until stopped, then drains: running answers may finish within the grace, then streams end with an error
 /// event; at last all MCP sessions close. After `now` they are left to [`lf_mcp::kill_all`].
 pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
+    let access = app.access.clone();
+    tokio::select! {
+        () = Box::pin(serve_all(app, listener, options)) => {}
+        // as long as something runs that a key's end ends
+        () = access.watch() => {}
+    }
+}
+
+async fn serve_all(app: Arc<App>, listener: TcpListener, options: Serve) {
     let loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-    let hosts = Hosts { bound: options.host, loopback };
+    let hosts = Hosts { bound: options.host, loopback, cors: options.cors };
     let cut = CancellationToken::new();
     let tasks = TaskTracker::new();
     let shared = Shared {
@@ -86,9 +97,11 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
         tasks: tasks.clone(),
         stop: options.stop.clone(),
         sockets: Sockets::new(),
-        loopback,
         mcp: Endpoint::new(options.stop.clone(), cut.clone()),
     };
+    if let Ok(address) = listener.local_addr() {
+        let _ = app.address.set(address);
+    }
     let service = router(shared, hosts);
     let watching = reload::watch(app.projects().clone(), options.reload);
     tasks.spawn(options.stop.clone().run_until_cancelled_owned(watching));

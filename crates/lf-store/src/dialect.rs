@@ -5,7 +5,8 @@ use crate::store::Database;
 
 impl Database {
     /// How conversations are found by words, of which there is at least one: the statement, and the words as it takes
-    /// them. Its parameters are the scope, these words, the words as they were written, limit and offset.
+    /// them. Its parameters are the scope, these words, the words as they were written, limit,
+    /// offset, and whose they are or nothing.
     ///
     /// A word is its letters and digits, without case and diacritics; `foo-bar` is two that follow each other.
     pub(crate) fn search(&self, words: &[&str]) -> (&'static str, String) {
@@ -20,15 +21,15 @@ impl Database {
 }
 
 const SQLITE: &str = "
-    SELECT id, scope, kind, title, system, model, created, updated FROM conversation
-    WHERE scope = ?1 AND kind = 'conversation' AND (id IN (
+    SELECT id, scope, kind, owner, title, system, model, created, updated FROM conversation
+    WHERE scope = ?1 AND kind = 'conversation' AND owner = coalesce(?6, owner) AND (id IN (
         SELECT conversation FROM message JOIN said ON said.rowid = message.n WHERE said MATCH ?2
     ) OR instr(lower(coalesce(title, '')), lower(?3)) > 0)
     ORDER BY updated DESC, id LIMIT ?4 OFFSET ?5";
 
 const POSTGRES: &str = "
-    SELECT id, scope, kind, title, system, model, created, updated FROM conversation
-    WHERE scope = ?1 AND kind = 'conversation' AND (id IN (
+    SELECT id, scope, kind, owner, title, system, model, created, updated FROM conversation
+    WHERE scope = ?1 AND kind = 'conversation' AND owner = coalesce(?6, owner) AND (id IN (
         SELECT conversation FROM message WHERE words @@ plainto_tsquery('simple', lf_plain(?2))
         AND NOT EXISTS (
             SELECT 1 FROM unnest(string_to_array(?2, ' ')) AS word,

@@ -138,4 +138,9 @@ pub(crate) const STEPS: &[&str] = &[
     ) WITHOUT ROWID;
     CREATE INDEX spent_by_day ON spent (day);
 ",
+    "
+    -- who made it; empty for whoever asked on this machine without a key
+    ALTER TABLE conversation ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+    ALTER TABLE resume ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+",
 ];

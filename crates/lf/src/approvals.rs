@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::args::{Approvals, ApprovalsCommand};
+use crate::args::{Approvals, ApprovalsCommand, Common};
 use crate::exit::{Exit, Trouble, print, print_line};
 use crate::log::printable;
 use crate::remote::{HERE, Remote};
 
-pub(crate) async fn run(approvals: &Approvals) -> Result<Exit, Trouble> {
+pub(crate) async fn run(common: &Common, approvals: &Approvals) -> Result<Exit, Trouble> {
     let server = approvals.server.as_deref().unwrap_or(HERE);
-    let remote = Remote::new(server, None)?;
+    let remote = Remote::new(common, server, None)?;
     let (id, body) = match approvals.command.as_ref().unwrap_or(&ApprovalsCommand::List) {
         ApprovalsCommand::List => return list(&remote, approvals.json).await,
         ApprovalsCommand::Approve { id, always } => {

@@ -1,16 +1,18 @@
 //! What can be typed.
 
 mod config;
+mod keys;
 mod mcp;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-
-pub(crate) use mcp::{At, Login, Logout, Mcp, Probe, ProbeAccess, RemoteTransport};
+use lf_core::Secret;
 
 pub(crate) use config::{Config, Plan, Why};
+pub(crate) use keys::{Keys, NewKey};
+pub(crate) use mcp::{At, Login, Logout, Mcp, Probe, ProbeAccess, RemoteTransport};
 
 /// Puts tools into the hands of language models: connects MCP servers, runs the whole tool loop, and serves it.
 #[derive(Debug, Parser)]
@@ -36,6 +38,9 @@ pub(crate) struct Common {
     /// Where sessions, stored projects and credentials live (also LF_DATA_DIR; default: ~/.llamafarm)
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// What a daemon is asked with, from LF_API_KEY: on the command line everybody could read it.
+    #[arg(skip)]
+    pub api_key: Option<Secret>,
 }
 
 impl Cli {
@@ -48,6 +53,7 @@ impl Cli {
         common.config = common.config.take().or_else(|| variable("LF_CONFIG").map(PathBuf::from));
         common.data_dir = common.data_dir.take().or_else(|| variable("LF_DATA_DIR").map(PathBuf::from));
         common.log = common.log.take().or_else(|| text("LF_LOG"));
+        common.api_key = text("LF_API_KEY").map(Secret::from);
         if let Command::Serve(serve) = &mut cli.command {
             serve.storage = serve.storage.take().or_else(|| text("LF_STORAGE"));
         }
@@ -100,6 +106,9 @@ pub(crate) enum Command {
     /// The MCP servers of the project
     #[command(subcommand)]
     Mcp(Mcp),
+    /// API keys of the daemon: who may use it, and for what
+    #[command(subcommand)]
+    Keys(Keys),
     /// Calls in a running daemon that wait for a person: list them, approve or deny
     Approvals(Approvals),
     /// Serve a directory's files read-only, as an MCP server on stdin and stdout
@@ -245,6 +254,9 @@ pub(crate) struct Serve {
     /// How long running answers may go on after the first signal, such as 30s
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub grace: Duration,
+    /// Let web pages of this origin, such as https://app.example, use the daemon; may be repeated
+    #[arg(long = "cors-origin", value_name = "ORIGIN", value_parser = lf_server::cors_origin)]
+    pub cors_origins: Vec<String>,
     /// Where conversations are kept: `sqlite`, or a Postgres database that several daemons share, such as
     /// `postgres://user@host:5432/database`. Comes before `storage` in the file (also LF_STORAGE, which hides a password
     /// from those who list processes)

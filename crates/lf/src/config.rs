@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::args::Common;
 use crate::exit::{Exit, Trouble, print, print_line};
 use crate::log::printable;
 use crate::remote::{HERE, Remote};
 
-pub(crate) async fn status(server: Option<&str>, json: bool) -> Result<Exit, Trouble> {
-    let remote = Remote::new(server.unwrap_or(HERE), None)?;
+pub(crate) async fn status(common: &Common, server: Option<&str>, json: bool) -> Result<Exit, Trouble> {
+    let remote = Remote::new(common, server.unwrap_or(HERE), None)?;
     let answer = remote.get("/config/status").await?;
     let projects = answer["projects"].as_array().map(Vec::as_slice).unwrap_or_default();
     if json {

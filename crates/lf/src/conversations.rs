@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::args::{ConversationCommand, Conversations};
+use crate::args::{Common, ConversationCommand, Conversations};
 use crate::exit::{Exit, Trouble, print, print_line};
 use crate::log::printable;
 use crate::remote::{HERE, Remote};
@@ -12,8 +12,8 @@ use crate::transcript::harmless;
 /// Characters of a title in a list.
 const TITLE: usize = 60;
 
-pub(crate) async fn run(options: &Conversations) -> Result<Exit, Trouble> {
-    let remote = Remote::whole(options.at.server.as_deref().unwrap_or(HERE))?;
+pub(crate) async fn run(common: &Common, options: &Conversations) -> Result<Exit, Trouble> {
+    let remote = Remote::whole(common, options.at.server.as_deref().unwrap_or(HERE))?;
     let project = options.at.project.as_deref();
     match &options.command {
         ConversationCommand::List { limit } => {

@@ -13,15 +13,18 @@ use lf_core::model::ChatRequest;
 use lf_core::project::Provider;
 use lf_core::tool::{Person, Question, Reply, ToolProgress};
 use lf_core::turn::{Ask, Decision};
-use lf_core::{Arguments, ChatEvent, Model, ModelDelta, ModelRequest, ToolCall, ToolRef, ToolResult, Usage};
+use lf_core::{
+    Arguments, ChatEvent, Model, ModelDelta, ModelRequest, Secret, ToolCall, ToolRef, ToolResult, Usage,
+};
 use lf_dialects::sse::SseDecoder;
 use lf_dialects::{AnswerDecoder, Dialect};
 use lf_models::{ByteStream, Client, Timeouts};
 use serde_json::{Map, Value, json};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+use crate::args::Common;
 use crate::exit::Trouble;
-use crate::remote::{HERE, Remote};
+use crate::remote::{Door, HERE, Remote};
 
 pub(crate) use kept::Kept;
 
@@ -47,6 +50,7 @@ pub(crate) fn root(server: &str) -> Result<&str, Trouble> {
 
 pub(crate) struct Daemon {
     base_url: String,
+    key: Option<Secret>,
     client: Client,
     /// Beside the models: whatever else the daemon is asked.
     remote: Remote,
@@ -54,12 +58,12 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// `project` is `namespace/project`; without one, the project the daemon was started in.
-    pub(crate) fn new(server: &str, project: Option<&str>) -> Result<Self, Trouble> {
-        let base_url = base_url(server, project)?;
+    pub(crate) fn new(common: &Common, server: &str, project: Option<&str>) -> Result<Self, Trouble> {
+        let Door { base_url, key } = Door::to(common, base_url(server, project)?);
         let roots = crate::roots::roots(&crate::environment());
         let client = Client::trusting(Timeouts::default(), &roots);
         let client = client.map_err(|error| Trouble::failure(error.to_string()))?;
-        Ok(Self { base_url, client, remote: Remote::new(server, None)? })
+        Ok(Self { base_url, key, client, remote: Remote::new(common, server, None)? })
     }
 
     /// The answer as events. `person` is asked what has to be approved; others may decide meanwhile.
@@ -70,7 +74,8 @@ impl Daemon {
     ) -> BoxStream<'static, ChatEvent> {
         // an empty name means the default model
         let upstream_name = request.model.unwrap_or_default();
-        let model = Model::new(&upstream_name, Provider::Openai, &upstream_name, &self.base_url);
+        let mut model = Model::new(&upstream_name, Provider::Openai, &upstream_name, &self.base_url);
+        model.api_key.clone_from(&self.key);
         let mut parameters = request.parameters;
         if !request.variables.is_empty() {
             parameters.insert("variables".to_owned(), Value::Object(request.variables));

@@ -5,7 +5,7 @@ mod plan;
 use std::sync::Arc;
 
 use lf_core::tool_set::Target;
-use lf_core::{Catalogue, Model, Project, ToolRef, ToolSet};
+use lf_core::{Catalogue, Model, Principal, Project, ToolRef, ToolSet};
 use lf_server::App;
 use lf_server::explain::{Known, Step, verdict};
 use serde_json::{Map, Value, json};
@@ -40,7 +40,7 @@ async fn explained(
     arguments: Option<&Map<String, Value>>,
 ) -> Result<Exit, Trouble> {
     let (_, model) = app
-        .find_model(Some(project), Some(&options.model))
+        .find_model(&Principal::owner(), Some(project), Some(&options.model))
         .await
         .map_err(|refusal| Trouble::usage(refusal.to_string()))?;
     let known = find(app, project, &model, &options.tool).await?;

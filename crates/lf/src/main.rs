@@ -16,6 +16,7 @@ mod daemon;
 mod exit;
 
 mod explain;
+mod keys;
 
 mod log;
 
@@ -45,6 +46,7 @@ use std::sync::Arc;
 
 use clap::CommandFactory as _;
 use lf_config::Loaded;
+use lf_core::Principal;
 use lf_mcp::{Consent, PoolOptions, SessionPool};
 use lf_server::{App, Parts};
 use lf_store::Store;
@@ -81,6 +83,7 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
         Command::Init(init) | Command::Config(Config::Init(init)) => begin(&cli.common, init),
         Command::Config(command) if !needs_engine(command) => configuration(&cli.common, command),
         Command::Models(Models::List { json }) => models(&cli.common, *json),
+        Command::Keys(command) => keys::run(&cli.common, command),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "lf", &mut std::io::stdout());
             Ok(Exit::Success)
@@ -133,7 +136,7 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             .map_err(|error| Trouble::usage(error.to_string())),
         Command::Serve(options) => serve::run(common, options).await,
         Command::Mcp(command) => {
-            if let Some(outcome) = mcp::in_daemon(command).await {
+            if let Some(outcome) = mcp::in_daemon(common, command).await {
                 return outcome;
             }
             let loaded = mcp::needs_project(command).then(|| project::load_telling(common)).transpose()?;
@@ -148,7 +151,7 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             outcome
         }
         Command::Chat(options) => chat(common, options).await,
-        Command::Approvals(options) => approvals::run(options).await,
+        Command::Approvals(options) => approvals::run(common, options).await,
         Command::Replay(options) => replay::run(common, options).await,
         Command::Projects(command) => {
             let app = app(common, None)?;
@@ -157,11 +160,13 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
         Command::Conversations(options) => {
             let mut signals = Signals::new()?;
             tokio::select! {
-                outcome = conversations::run(options) => outcome,
+                outcome = conversations::run(common, options) => outcome,
                 _ = signals.next() => Ok(Exit::Failure),
             }
         }
-        Command::Config(Config::Status { server, json }) => config::status(server.as_deref(), *json).await,
+        Command::Config(Config::Status { server, json }) => {
+            config::status(&cli.common, server.as_deref(), *json).await
+        }
         Command::Config(Config::Approve { project, dry_run }) => {
             let app = app(common, project::load_if_there(common)?)?;
             projects::approve(&app, project.as_deref(), *dry_run).await
@@ -180,11 +185,11 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
     let mut prompt = question.text.is_none().then(Prompt::new).transpose()?;
     let mut person = Person { prompt: prompt.as_mut(), signals: &mut signals };
     if options.continues || options.conversation.is_some() {
-        let kept = daemon::Kept::open(options, question.project.as_deref()).await?;
+        let kept = daemon::Kept::open(common, options, question.project.as_deref()).await?;
         return chat::run(Engine::Kept(kept), options, question, &mut person).await;
     }
     if let Some(server) = &options.server {
-        let daemon = daemon::Daemon::new(server, question.project.as_deref())?;
+        let daemon = daemon::Daemon::new(common, server, question.project.as_deref())?;
         return chat::run(Engine::Daemon(daemon), options, question, &mut person).await;
     }
     let named = question.project.as_deref().and_then(|name| name.split_once('/'));
@@ -196,7 +201,9 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
     let app = app(common, project)?;
     let scope = match named {
         Some((namespace, name)) => Some(
-            app.find_project(namespace, name).await.map_err(|refusal| Trouble::usage(refusal.to_string()))?,
+            app.find_project(&Principal::owner(), namespace, name)
+                .await
+                .map_err(|refusal| Trouble::usage(refusal.to_string()))?,
         ),
         None => app.project(),
     };

@@ -8,12 +8,12 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use lf_core::tool::{ServerDown, ToolContent};
-use lf_core::{Catalogue, Project, ToolRef, ToolSource as _};
+use lf_core::{Catalogue, Principal, Project, ToolRef, ToolSource as _};
 use lf_mcp::{Consent, ProjectTools};
 use lf_server::{App, Gateway, Offering, view};
 use serde_json::{Map, Value, json};
 
-use crate::args::Mcp;
+use crate::args::{Common, Mcp};
 use crate::exit::{Exit, Trouble, print_line};
 use crate::log::printable;
 use crate::remote::Remote;
@@ -56,12 +56,12 @@ pub(crate) async fn run(app: &Arc<App>, project: Option<&Project>, command: &Mcp
 }
 
 /// The commands that can be asked of a daemon; `None` for the others, and where none is named.
-pub(crate) async fn in_daemon(command: &Mcp) -> Option<Result<Exit, Trouble>> {
+pub(crate) async fn in_daemon(common: &Common, command: &Mcp) -> Option<Result<Exit, Trouble>> {
     let (Mcp::List { at, .. } | Mcp::Health { at, .. } | Mcp::Restart { at, .. }) = command else {
         return None;
     };
     let server = at.server.as_deref()?;
-    Some(match Remote::new(server, at.project.as_deref()) {
+    Some(match Remote::new(common, server, at.project.as_deref()) {
         Ok(remote) => shown(&Place::Daemon(remote), command).await,
         Err(trouble) => Err(trouble),
     })
@@ -85,7 +85,7 @@ async fn serve(app: &Arc<App>, project: &Project, model: Option<&str>) -> Result
     }
     let offering = model.map_or(Offering::All, |model| Offering::Model(model.to_owned()));
     let name = (project.namespace.as_str(), project.name.as_str());
-    let gateway = Gateway::open(app.clone(), name, offering, None).await;
+    let gateway = Gateway::open(app.clone(), Arc::new(Principal::owner()), name, offering, None).await;
     let gateway = gateway.map_err(|refusal| Trouble::usage(refusal.to_string()))?;
     let served = lf_mcp::endpoint::serve_stdio(Arc::new(gateway)).await;
     served.map(|()| Exit::Success).map_err(|error| Trouble::failure(error.to_string()))

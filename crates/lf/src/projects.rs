@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lf_core::Principal;
 use lf_core::project::{Carried, Destination};
 use lf_server::{App, Command, EditRefusal, StoredProject};
 use serde_json::{Value, json};
@@ -11,17 +12,18 @@ use crate::exit::{Exit, Trouble, print_line};
 use crate::log::printable;
 
 pub(crate) async fn run(app: &App, command: &Projects) -> Result<Exit, Trouble> {
+    let owner = Principal::owner();
     match command {
         Projects::List { namespace, json } => list(app, namespace.clone(), *json).await?,
         Projects::Create { project } => {
             let (namespace, name) = parts(project)?;
-            app.create_project(namespace, name, None).await?;
+            app.create_project(&owner, namespace, name, None).await?;
             let path = app.data_dir().join("projects").join(project);
             print_line(format_args!("created {project} in {}", path.display()))?;
         }
         Projects::Show { project, json } => {
             let (namespace, name) = parts(project)?;
-            let project = app.show_project(namespace, name).await?;
+            let project = app.show_project(&owner, namespace, name).await?;
             if *json {
                 print_line(format_args!("{:#}", shown(&project)))?;
             } else {
@@ -34,7 +36,7 @@ pub(crate) async fn run(app: &App, command: &Projects) -> Result<Exit, Trouble> 
         }
         Projects::Delete { project } => {
             let (namespace, name) = parts(project)?;
-            app.remove_project(namespace, name).await?;
+            app.remove_project(&owner, namespace, name).await?;
             let trash = app.data_dir().join("trash");
             print_line(format_args!("moved {project} to {}", trash.display()))?;
         }
@@ -43,7 +45,7 @@ pub(crate) async fn run(app: &App, command: &Projects) -> Result<Exit, Trouble> 
 }
 
 async fn list(app: &App, namespace: Option<String>, json: bool) -> Result<(), Trouble> {
-    let projects = app.list_projects(namespace).await?;
+    let projects = app.list_projects(&Principal::owner(), namespace).await?;
     if json {
         let listed: Vec<Value> = projects.iter().map(shown).collect();
         return print_line(json!({"projects": listed, "total": listed.len()}));
@@ -75,7 +77,7 @@ pub(crate) async fn approve(app: &App, project: Option<&str>, dry_run: bool) -> 
             let is_stored = |root: &Path| stored.as_ref().is_some_and(|stored| root.starts_with(stored));
             let own = app.project().filter(|own| !is_stored(&own.root));
             let own = own.map(|own| (own.namespace.clone(), own.name.clone()));
-            let all = app.list_projects(None).await?.into_iter();
+            let all = app.list_projects(&Principal::owner(), None).await?.into_iter();
             let all = all.map(|project| (project.namespace, project.name));
             all.filter(|name| own.as_ref() != Some(name)).collect()
         }

@@ -2,6 +2,7 @@
 
 use std::fs::DirBuilder;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use std::sync::Arc;
 use lf_core::Project;
 use lf_core::project::Storage;
 use lf_mcp::Consent;
-use lf_server::{BindError, Recording, Serve, bind, serve};
+use lf_server::access::announce;
+use lf_server::{App, BindError, Recording, Serve, bind, serve};
 use lf_store::{Store, StoreError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -28,15 +30,23 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     let address = listener
         .local_addr()
         .map_err(|error| Trouble::failure(format!("the listening socket has no address: {error}")))?;
+    let data_dir = project::data_dir(common);
     let project = project::load_if_any(common)?;
     if project.is_none() {
-        let stored = project::data_dir(common).join("projects");
+        let stored = data_dir.join("projects");
         tell(format_args!("no llamafarm.yaml here; serving the projects of {}", stored.display()));
     }
     let recordings = options.record.as_deref().map(recordings).transpose()?;
     let kept_in = storage(options, project.as_ref().map(|loaded| &loaded.project))?;
     let kept = Kept { store: store(common, kept_in).await?, recordings };
     let app = crate::app_with(common, project, Consent::Absent, kept)?;
+    admit(&app, &data_dir, address)?;
+    let announced = announce(&data_dir, address);
+    if let Err(error) = &announced {
+        tell(format_args!(
+            "warning: commands on this machine cannot tell that this daemon is yours: {error}"
+        ));
+    }
     tell(format_args!("listening on http://{address}"));
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let reload = Arc::new(Notify::new());
@@ -45,6 +55,7 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
         listener,
         Serve {
             host: options.host.clone(),
+            cors: options.cors_origins.clone(),
             grace: options.grace,
             stop: stop.clone(),
             now: now.clone(),
@@ -67,6 +78,20 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     now.cancel();
     serving.await;
     Ok(Exit::Success)
+}
+
+/// Makes sure that there is somebody who may use the daemon, and nobody else.
+fn admit(app: &App, data_dir: &Path, address: SocketAddr) -> Result<(), Trouble> {
+    let access = app.access();
+    // without it there is nobody who may do what an owner may
+    if let Err(error) = access.take_owner(data_dir) {
+        tell(format_args!("warning: the owner of this daemon has no token: {error}"));
+    }
+    if address.ip().is_loopback() || access.has_keys()? {
+        return Ok(());
+    }
+    let what = format!("{} can be reached from other machines, and there is no API key", address.ip());
+    Err(Trouble::usage(what).hint("make one first: `lf keys create NAME`; or leave out `--host`"))
 }
 
 /// The directory of the recordings, for its owner alone where it is made here. That something can be written there is seen

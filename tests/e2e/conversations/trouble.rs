@@ -94,9 +94,12 @@ fn a_client_that_leaves_while_its_message_is_written_leaves_a_turn_that_comes_to
     database.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut client = TcpStream::connect(("127.0.0.1", daemon.port())).unwrap();
     let body = json!({"content": "hi"}).to_string();
+    // the conversation is of whoever began it
+    let key = lf_tests::keys::of(&daemon.url("/")).unwrap();
     write!(
         client,
-        "POST /conversations/{id}/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /conversations/{id}/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nx-api-key: {key}\r\n\
+         content-length: {}\r\n\r\n{body}",
         body.len()
     )
     .unwrap();

@@ -129,7 +129,8 @@ fn a_database_of_an_earlier_version_is_copied_before_it_is_changed_until_somethi
     // as the first version made it
     file.execute_batch(
         "DROP TABLE waiting; DROP TABLE approved; DROP INDEX message_by_turn; DROP TABLE response;
-         DROP TABLE resume_call; DROP TABLE resume; DROP TABLE spent; PRAGMA user_version = 1;",
+         DROP TABLE resume_call; DROP TABLE resume; DROP TABLE spent;
+         ALTER TABLE conversation DROP COLUMN owner; PRAGMA user_version = 1;",
     )
     .unwrap();
     drop(file);

@@ -1,6 +1,7 @@
 //! Programs that run beside a test.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,6 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::Finished;
+use crate::keys;
 use crate::wait::{eventually, within};
 
 /// A started program whose output is read all along; killed with this value.
@@ -118,7 +120,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub(super) fn new(mut program: Background) -> Self {
+    pub(super) fn new(mut program: Background, data_dir: &Path) -> Self {
         let url = eventually("`lf serve` to listen", || {
             let said = program.stderr();
             // Only whole lines: the last one may still be coming.
@@ -134,7 +136,9 @@ impl Daemon {
             );
             None
         });
-        Self { program, url }
+        let daemon = Self { program, url };
+        keys::remember(daemon.port(), data_dir);
+        daemon
     }
 
     /// `http://127.0.0.1:PORT`.

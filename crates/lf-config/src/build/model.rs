@@ -5,7 +5,7 @@ use lf_core::place::Reach;
 use lf_core::project::{Disabled, Limits, Model, Price, Provider, ToolCallStrategy};
 
 use super::carry::{self, Key};
-use super::{Context, Names, Reading, broken, is_header_value, known, provider, tools};
+use super::{ByDefault, Context, Names, Reading, broken, is_header_value, known, provider, tools};
 use crate::diagnostic::{Report, did_you_mean, quote};
 use crate::node::Node;
 use crate::raw::{RawInput, RawModel, RawPrice, RawStrategy};
@@ -145,9 +145,14 @@ fn api_key(
     ((!given.expose().is_empty()).then_some(given), Key::Written)
 }
 
-/// Names in the order of the model's list; all servers where there is none.
+/// Names in the order of the model's list; where there is none, what the file says for that.
 fn servers(reading: &mut Reading<'_, '_, '_>, names: &Names<'_>) -> Vec<String> {
-    let Some(list) = reading.node("mcp_servers") else { return names.servers.keys().cloned().collect() };
+    let Some(list) = reading.node("mcp_servers") else {
+        return match names.by_default {
+            ByDefault::All => names.servers.keys().cloned().collect(),
+            ByDefault::None => Vec::new(),
+        };
+    };
     let mut servers = Vec::new();
     for item in list.items() {
         let Some(text) = item.as_str() else { continue };

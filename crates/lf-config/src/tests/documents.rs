@@ -383,6 +383,9 @@ fn the_schema_and_the_checks_refuse_the_same_files() {
         "runtime: {models: [{name: a, provider: demo, model: 4}]}",
         "runtime: {models: [{name: a, provider: demo, tools: [{type: function}]}]}",
         "prompts: [{name: p, messages: [{role: x, content: y}]}]",
+        "defaults: {mcp_access: nobody}",
+        "defaults: {mcp_acess: none}",
+        "defaults: none",
     ];
     for text in wrong {
         let whole = format!("{HEAD}{text}\n");
@@ -412,5 +415,23 @@ fn every_pattern_of_the_schema_is_one_the_checks_know() {
             [raw::NAME, raw::MODEL_NAME, raw::LOOSE_NAME, raw::VARIABLE].contains(&pattern.as_str()),
             "{pattern}"
         );
+    }
+}
+
+#[test]
+fn a_model_that_names_no_servers_uses_all_or_none_as_the_file_says() {
+    let servers = "mcp: {servers: [{name: a, transport: stdio, command: x}]}\n";
+    let models =
+        "runtime: {models: [{name: open, provider: demo}, {name: own, provider: demo, mcp_servers: [a]}]}\n";
+    for (defaults, open) in [
+        ("", vec!["a"]),
+        ("defaults: {}\n", vec!["a"]),
+        ("defaults: {mcp_access: all}\n", vec!["a"]),
+        ("defaults: {mcp_access: none}\n", vec![]),
+    ] {
+        let loaded = parse_whole(&format!("{HEAD}{servers}{models}{defaults}")).expect("it is right");
+        let of = |name: &str| loaded.project.models[name].as_ref().unwrap().servers.clone();
+        assert_eq!(of("open"), open, "{defaults}");
+        assert_eq!(of("own"), ["a"], "{defaults}");
     }
 }

@@ -28,6 +28,12 @@ pub trait Attendant: Send + Sync {
         false
     }
 
+    /// What tells this very program on whose behalf a call asks it, where a tool is its own. Goes with the call, and
+    /// therefore to nobody else.
+    fn on_behalf(&self) -> Option<&str> {
+        None
+    }
+
     /// Calls of one party can be asked for one another: over stdio a server does not say for which call it asks.
     fn party(&self) -> Option<u64> {
         None

@@ -239,7 +239,7 @@ impl Turn {
         };
         // a single message without state is just what the client was told: nothing to put back
         let resume = (said.len() > 1 || planned.len() > ids.len() || said.iter().any(sealed))
-            .then(|| Resume { ids, messages: said.clone() });
+            .then(|| Resume { owner: String::new(), ids, messages: said.clone() });
         Done { resume, ..Done::with(said, spent) }
     }
 }

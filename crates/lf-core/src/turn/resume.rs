@@ -10,6 +10,8 @@ use crate::message::{Content, Message, Part, ToolCall, ToolResult};
 /// What a turn said and did before it handed calls to the client, and under which ids that client comes back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resume {
+    /// Whose turn it was: nobody else comes back to it.
+    pub owner: String,
     /// Ids of the client's calls; any one of them leads here.
     pub ids: Vec<String>,
     /// The turn's messages after the request's own: earlier rounds, the assistant message with all calls of the last

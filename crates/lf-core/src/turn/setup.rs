@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::ModelRequest;
 use crate::policy::Labels;
+use crate::principal::Principal;
 use crate::project::{Limits, Price, ToolCallStrategy};
 use crate::text_calls::{self, TextFormat};
 use crate::tool::ToolRef;
@@ -44,6 +45,9 @@ pub struct Setup {
     /// What earlier turns of this conversation have seen, besides what the messages say.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub seen: Labels,
+    /// Who asks. A turn that goes on after a restart goes on for the same one.
+    #[serde(default = "Principal::owner", skip_serializing_if = "is_owner")]
+    pub principal: Principal,
     /// Calls to begin with, before the model is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
@@ -71,7 +75,12 @@ impl Setup {
             always: Vec::new(),
             judged: false,
             seen: Labels::default(),
+            principal: Principal::owner(),
             waiting: None,
         }
     }
+}
+
+fn is_owner(principal: &Principal) -> bool {
+    *principal == Principal::owner()
 }

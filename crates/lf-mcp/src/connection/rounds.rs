@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use lf_core::tool::{Attendant, Question, Reply, ToolOutput};
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, InputResponses};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, InputResponses, MetaObject, RequestMetaObject,
+};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -11,12 +13,19 @@ use tokio::time::{Instant, timeout};
 use super::answer::{self, Answer};
 use super::asking::{Patience, declined, is_accepted};
 use super::{AskError, Link};
+use crate::endpoint::ON_BEHALF;
 
 /// Requests for one call whose server wants input meanwhile, as many as other SDKs send.
 const MAX_ROUNDS: usize = 10;
 /// Before a call is tried again whose server waits for a person at a URL and need not say when that is done; doubled with
 /// each try.
 const VISIT_PAUSE: Duration = Duration::from_secs(2);
+
+/// What a call carries that asks this very program.
+fn on_behalf(attendant: &dyn Attendant) -> Option<RequestMetaObject> {
+    let meta = Map::from_iter([(ON_BEHALF.to_owned(), attendant.on_behalf()?.into())]);
+    Some(RequestMetaObject(MetaObject(meta)))
+}
 
 impl Link {
     /// Runs a tool. `limit` starts anew with each report of progress and each question that the server has meanwhile;
@@ -37,7 +46,7 @@ impl Link {
         for _ in 0..MAX_ROUNDS {
             let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
             let left = end.saturating_duration_since(Instant::now());
-            let result = match self.ask_with(request, (limit, left), attendant, None).await {
+            let result = match self.ask_with(request, (limit, left), attendant, on_behalf(attendant)).await {
                 Ok(result) => result,
                 // what is told is the limit, not what was left of it
                 Err(AskError::Timeout(reached)) if reached == left => return Err(AskError::Timeout(total)),

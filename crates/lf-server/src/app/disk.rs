@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Only its owner may read it; after a crash it is the old or the new.
-pub(super) use lf_mcp::replace_private as write;
+pub(crate) use lf_mcp::replace_private as write;
 use sha2::{Digest as _, Sha256};
 
 /// File names of a project, in the order they are tried.
@@ -70,12 +70,12 @@ impl io::Write for HashWriter<'_> {
     }
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Held by whoever changes something below the data directory, in this process or another. Released when dropped.
-pub(super) fn lock(data_dir: &Path) -> io::Result<File> {
+pub(crate) fn lock(data_dir: &Path) -> io::Result<File> {
     std::fs::create_dir_all(data_dir)?;
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);

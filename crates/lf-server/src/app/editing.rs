@@ -30,6 +30,15 @@ pub enum Wanted {
     Text(String),
 }
 
+/// What becomes of commands that are new in a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Commands {
+    /// They are written, and wait for an approval on the machine.
+    Wait,
+    /// Whoever writes may not write them.
+    Refused,
+}
+
 /// Why a project was not shown or changed: one variant per status.
 #[derive(Debug, Error)]
 pub enum EditRefusal {
@@ -101,6 +110,7 @@ impl Reader {
         namespace: &str,
         name: &str,
         config: Option<Wanted>,
+        commands: Commands,
     ) -> Outcome<StoredProject> {
         let full = format!("{namespace}/{name}");
         self.refuse_main(namespace, name)?;
@@ -115,12 +125,14 @@ impl Reader {
         }
         let path = directory.join(disk::FILES[0]);
         let source = Source { path: file_name(&path), text: String::new() };
+        let is_first = config.is_none();
         let text = match config {
             None => lf_config::init(name, namespace),
             Some(wanted) => new_text(&source, &Value::Null, wanted, (namespace, name))?,
         };
-        std::fs::create_dir_all(&directory)?;
-        self.store(&path, &text, &Value::Null, (namespace, name))?;
+        // the project of `lf init` starts nothing that is not in this program
+        let commands = if is_first { Commands::Wait } else { commands };
+        self.store(&path, &text, &Value::Null, (namespace, name), commands)?;
         self.show(namespace, name)
     }
 
@@ -131,6 +143,7 @@ impl Reader {
         name: &str,
         wanted: Wanted,
         revision: Option<&str>,
+        commands: Commands,
     ) -> Outcome<StoredProject> {
         let full = format!("{namespace}/{name}");
         self.refuse_main(namespace, name)?;
@@ -150,10 +163,7 @@ impl Reader {
             return Err(EditRefusal::Changed(full));
         }
         if text != source.text {
-            let mut backup = path.clone().into_os_string();
-            backup.push(".bak");
-            disk::write(Path::new(&backup), &source.text)?;
-            self.store(&path, &text, &stored, (namespace, name))?;
+            self.store(&path, &text, &stored, (namespace, name), commands)?;
         }
         self.show(namespace, name)
     }
@@ -174,7 +184,14 @@ impl Reader {
     }
 
     /// Checks the text, holds back what is new in it and wants an approval, and only then writes it.
-    fn store(&self, path: &Path, text: &str, old: &Value, (namespace, name): (&str, &str)) -> Outcome<()> {
+    fn store(
+        &self,
+        path: &Path,
+        text: &str,
+        old: &Value,
+        (namespace, name): (&str, &str),
+        commands: Commands,
+    ) -> Outcome<()> {
         let directory = path.parent().unwrap_or(path);
         let source = Source { path: file_name(path), text: text.to_owned() };
         let loaded = lf_config::parse(&source, directory, &Variables::none())?;
@@ -186,10 +203,22 @@ impl Reader {
             .filter(|server| spawned(old, server).is_none_or(|then| Some(then) != spawned(&new, server)))
             .cloned()
             .collect();
+        if let (Commands::Refused, Some(server)) = (commands, changed.iter().find(|it| is_command(&new, it)))
+        {
+            return Err(EditRefusal::Forbidden(format!(
+                "MCP server `{server}` would start a command: to write that needs the scope `config:exec`"
+            )));
+        }
         let before = self.as_written(path);
         self.approvals
             .require(&format!("{namespace}/{name}"), &changed, before.as_ref())
             .map_err(EditRefusal::Failed)?;
+        std::fs::create_dir_all(directory)?;
+        if let Ok(before) = std::fs::read_to_string(path) {
+            let mut backup = path.to_owned().into_os_string();
+            backup.push(".bak");
+            disk::write(Path::new(&backup), &before)?;
+        }
         disk::write(path, text)?;
         // takes down what the project no longer has
         if let Some(Err(error)) = self.read_written(directory) {
@@ -256,6 +285,12 @@ fn spawned(config: &Value, server: &str) -> Option<Map<String, Value>> {
     };
     let keys = ["transport", "command", "args", "env", "cwd", "inherit_env"];
     Some(keys.iter().filter_map(|key| Some(((*key).to_owned(), entry.get(*key)?.clone()))).collect())
+}
+
+/// Whether an entry is, or may become, a command: only what is plainly at a URL is none.
+fn is_command(config: &Value, server: &str) -> bool {
+    let transport = spawned(config, server).and_then(|mut entry| entry.remove("transport"));
+    !transport.is_some_and(|transport| transport == "http" || transport == "sse")
 }
 
 fn read(path: &Path) -> Outcome<Source> {

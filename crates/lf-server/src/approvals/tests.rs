@@ -17,7 +17,7 @@ fn ask(id: &str) -> Ask {
 }
 
 fn about(project: &str) -> About {
-    About { project: project.to_owned(), model: None, turn: None, conversation: None }
+    About { owner: String::new(), project: project.to_owned(), model: None, turn: None, conversation: None }
 }
 
 fn yes() -> Decision {
@@ -57,19 +57,19 @@ async fn what_a_turn_left_is_named_in_its_words_and_taken_once_and_only_in_its_p
     let said = lf_core::AssistantMessage { content: told.as_str().into(), ..Default::default() };
     let said = [Message::Assistant(said)];
     assert_eq!(named_in(&said), ["apr_1", "apr_2"]);
-    assert!(approvals.left("apr_1", "a/other").is_none());
+    assert!(approvals.left("apr_1", "a/other", &Principal::owner()).is_none());
     assert_eq!(approvals.decide("apr_2", yes()).await, Outcome::Taken);
     assert_eq!(approvals.decide("apr_2", yes()).await, Outcome::Unknown, "a decision stands");
     let pending: Vec<String> = approvals.pending().into_iter().map(|pending| pending.ask.id).collect();
     assert_eq!(pending, ["apr_1"]);
-    let left = approvals.left("apr_1", "a/b").expect("it waits");
+    let left = approvals.left("apr_1", "a/b", &Principal::owner()).expect("it waits");
     let decisions: Vec<bool> = left.waiting().asks.iter().map(|ask| ask.decision.is_some()).collect();
     assert_eq!(decisions, [false, true]);
-    let quicker = approvals.left("apr_2", "a/b").expect("it waits");
+    let quicker = approvals.left("apr_2", "a/b", &Principal::owner()).expect("it waits");
     let taken = approvals.take(&quicker).expect("it is there");
     assert_eq!(taken.asks.iter().filter(|ask| ask.decision.is_some()).count(), 1, "with what was decided");
     assert_eq!(approvals.take(&left), None, "nothing runs twice");
-    assert!(approvals.left("apr_1", "a/b").is_none() && approvals.pending().is_empty());
+    assert!(approvals.left("apr_1", "a/b", &Principal::owner()).is_none() && approvals.pending().is_empty());
 }
 
 struct Says(Approval);
@@ -86,7 +86,13 @@ async fn a_call_of_no_turn_waits_for_a_yes_and_silence_is_a_no() {
     let tool = ask("x").tool;
     let arguments = json!({"a": 1}).as_object().cloned().expect("an object");
     let facts = || Facts::alone(tool.clone(), Hints::default(), Labels::default());
-    let about = || About { project: "a/b".to_owned(), model: None, turn: None, conversation: None };
+    let about = || About {
+        owner: "owner".to_owned(),
+        project: "a/b".to_owned(),
+        model: None,
+        turn: None,
+        conversation: None,
+    };
     let says = [Approval::Auto, Approval::Ask, Approval::Deny].map(Says);
     let run = |approval: Approval| {
         let says = says.iter().find(|says| says.0 == approval).expect("one of them");
@@ -126,7 +132,7 @@ async fn what_a_later_turn_has_taken_is_not_decided_behind_its_back() {
     let approvals = CallApprovals::new();
     let waiting = Waiting { calls: vec![ask("apr_1").call], asks: vec![ask("apr_1")], ..Waiting::default() };
     approvals.leave(waiting, about("a/b"));
-    let left = approvals.left("apr_1", "a/b").expect("it waits");
+    let left = approvals.left("apr_1", "a/b", &Principal::owner()).expect("it waits");
     assert!(approvals.take(&left).is_some());
     // as if it had been looked up before it was taken
     approvals.left.insert("apr_1".to_owned(), left);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lf_core::Project;
 use lf_core::model::ChatRequest;
 use lf_core::turn::{Decision, Verdict, Waiting};
-use lf_store::Kind;
+use lf_core::{Principal, Project};
+use lf_store::{Kind, LeftWaiting};
 
 use crate::app::{App, Refusal};
 use crate::approvals::{self, decide, named_in};
@@ -35,6 +35,7 @@ impl App {
     /// [`Refusal::BadRequest`] for a decision about nothing that waits.
     pub(crate) async fn left_for(
         &self,
+        who: &Principal,
         scope: Option<&Arc<Project>>,
         request: &ChatRequest,
     ) -> Result<Option<Left>, Refusal> {
@@ -45,25 +46,34 @@ impl App {
         if named.is_empty() {
             return Ok(None);
         }
-        let (project, _) = self.find_model(scope, request.model.as_deref()).await?;
+        let (project, _) = self.find_model(who, scope, request.model.as_deref()).await?;
         let project = format!("{}/{}", project.namespace, project.name);
-        let found = named.iter().find_map(|id| self.approvals.left(id, &project));
+        let found = named.iter().find_map(|id| self.approvals.left(id, &project, who));
         let (mut waiting, place) = match found {
             Some(left) => (left.waiting(), Place::Memory(left)),
             // words alone name what was left in memory: whoever is told in words has no response in the background
             None if request.approvals.is_empty() => return Ok(None),
-            None => self.left_in_store(&named[0], &project).await?.ok_or_else(|| not_waiting(&named[0]))?,
+            None => {
+                let left = self.left_in_store(who, &named[0], &project).await?;
+                left.ok_or_else(|| not_waiting(&named[0]))?
+            }
         };
         take_decisions(Some(&mut waiting), &request.approvals)?;
         let approval = waiting.asks.first().map(|ask| ask.id.clone()).unwrap_or_default();
         Ok(Some(Left { approval, decisions: request.approvals.clone(), place }))
     }
 
-    async fn left_in_store(&self, id: &str, project: &str) -> Result<Option<(Waiting, Place)>, Refusal> {
+    async fn left_in_store(
+        &self,
+        who: &Principal,
+        id: &str,
+        project: &str,
+    ) -> Result<Option<(Waiting, Place)>, Refusal> {
         let Ok(memory) = self.memory() else { return Ok(None) };
         let all = memory.store.all_waiting(approvals::oldest()).await.map_err(|error| unkept(&error))?;
         let left = all.into_iter().find(|left| left.waiting.asks.iter().any(|ask| ask.id == id));
-        let Some(left) = left.filter(|left| left.scope == project) else { return Ok(None) };
+        let is_his = |left: &LeftWaiting| left.scope == project && who.sees(&left.owner);
+        let Some(left) = left.filter(is_his) else { return Ok(None) };
         let own = memory.store.conversation(&left.conversation).await.map_err(|error| unkept(&error))?;
         // what a turn of a kept conversation left, the next turn of that conversation takes
         let is_chain = own.is_some_and(|own| own.kind == Kind::Response);

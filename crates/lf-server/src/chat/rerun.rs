@@ -6,7 +6,7 @@ use futures_core::Stream;
 use lf_core::tool::Hints;
 use lf_core::turn::cassette::Cassette;
 use lf_core::turn::{Course, Setup};
-use lf_core::{Catalogue, ChatEvent, Model, ModelRequest, Project, Tool, ToolSet, ToolSource};
+use lf_core::{Catalogue, ChatEvent, Model, ModelRequest, Principal, Project, Tool, ToolSet, ToolSource};
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::{With, is_judged, parameters, payers, text_formats};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
+use crate::authority::Errand;
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::results::Shelf;
@@ -42,11 +43,15 @@ impl App {
         calls: Calls,
         with: With,
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
-        let (project, model) = self.find_model(scope, Some(model)).await?;
+        let owner = Arc::new(Principal::owner());
+        let (project, model) = self.find_model(&owner, scope, Some(model)).await?;
         let provider = lf_models::provider(&model, &self.client, Otherwise::Nobody)?;
-        let check: Arc<dyn Check> = match calls {
-            Calls::Recorded => Arc::new(Recorded),
-            Calls::Run => self.check_of(&project, &model, &model.name),
+        let (check, errand): (Arc<dyn Check>, Errand) = match calls {
+            Calls::Recorded => (Arc::new(Recorded), Errand::default()),
+            Calls::Run => (
+                self.check_of(&owner, &project, &model, &model.name),
+                self.errand_of(&owner, &project, &model),
+            ),
         };
         let recorded = &cassette.setup;
         let (tools, set) = self.tools_again(&project, &model, cassette, calls).await;
@@ -68,6 +73,7 @@ impl App {
             always: Vec::new(),
             judged: calls == Calls::Run && is_judged,
             seen: recorded.seen,
+            principal: Principal::owner(),
             waiting: None,
         };
         let journal = self.recording(&project, &setup, with.recording);
@@ -87,6 +93,7 @@ impl App {
             upstreams: Upstreams::new(upstream, Vec::new(), self.circuits.clone()),
             tools,
             check,
+            errand,
             shelf,
             charge,
             turn_timeout,

@@ -2,7 +2,7 @@
 
 use lf_core::project::Project;
 use lf_core::turn::StandIn;
-use lf_core::{Catalogue, Model, ToolSet};
+use lf_core::{Catalogue, Model, Principal, ToolSet};
 use lf_models::Otherwise;
 use serde_json::{Map, Value};
 
@@ -18,14 +18,15 @@ impl App {
     /// were `said` with the request, and of the tools those that it may use itself.
     pub(crate) fn stand_ins(
         &self,
-        (project, asked): (&Project, &Model),
+        (who, project, asked): (&Principal, &Project, &Model),
         names: &[String],
         tools_of: &dyn Fn(&Model) -> ToolSet,
         said: &Map<String, Value>,
     ) -> Vec<Upstream> {
         let mut stand_ins = Vec::with_capacity(names.len());
         for (at, name) in names.iter().enumerate() {
-            let Some(Ok(model)) = project.models.get(name) else {
+            let reached = project.models.get(name).filter(|_| who.reaches_model(name));
+            let Some(Ok(model)) = reached else {
                 tracing::warn!(model = asked.name, fallback = name, "the fallback is not available");
                 continue;
             };

@@ -104,9 +104,10 @@ impl Attending {
         Self { reports, person, clock, party: PARTIES.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// `tries_again` where the turn itself makes this call again when it fails.
-    pub(super) fn call(&self, call_id: &str, tries_again: bool) -> OneCall {
-        OneCall { turn: self.clone(), call_id: call_id.to_owned(), tries_again }
+    /// `tries_again` where the turn itself makes this call again when it fails; `on_behalf` for a call of this very daemon.
+    pub(super) fn call(&self, call_id: &str, tries_again: bool, on_behalf: Option<&str>) -> OneCall {
+        let (call_id, on_behalf) = (call_id.to_owned(), on_behalf.map(str::to_owned));
+        OneCall { turn: self.clone(), call_id, tries_again, on_behalf }
     }
 }
 
@@ -115,6 +116,7 @@ pub(super) struct OneCall {
     turn: Attending,
     call_id: String,
     tries_again: bool,
+    on_behalf: Option<String>,
 }
 
 impl Attendant for OneCall {
@@ -139,6 +141,10 @@ impl Attendant for OneCall {
 
     fn tries_again(&self) -> bool {
         self.tries_again
+    }
+
+    fn on_behalf(&self) -> Option<&str> {
+        self.on_behalf.as_deref()
     }
 
     fn party(&self) -> Option<u64> {

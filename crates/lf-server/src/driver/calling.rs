@@ -11,6 +11,7 @@ use lf_core::{ToolError, ToolOutput, ToolSource};
 use tracing::info;
 
 use super::attending::Attending;
+use crate::authority::Errand;
 use crate::rules::{Asked, Check, Facts, permit};
 
 /// A call that is to be run.
@@ -37,6 +38,7 @@ pub(super) fn runnable(run: &RunTools) -> Vec<Runnable> {
 pub(super) struct Runner {
     pub tools: Arc<dyn ToolSource>,
     pub check: Arc<dyn Check>,
+    pub errand: Errand,
     pub model: Arc<str>,
 }
 
@@ -51,7 +53,10 @@ pub(super) async fn run_call(
         tokio::time::sleep(pause).await;
     }
     let empty = serde_json::Map::new();
-    let attendant = attending.call(&call.id, is_tried_again);
+    // what this daemon is told on somebody's behalf is told to no other server that has its name by now
+    let is_moved = runner.check.moved(&facts.tool.server).is_some();
+    let mandate = runner.errand.mandate_for(&facts.tool).filter(|_| !is_moved);
+    let attendant = attending.call(&call.id, is_tried_again, mandate);
     let arguments = call.arguments.value().unwrap_or(&empty);
     let asked = Asked { model: Some(&runner.model), facts: &facts, arguments };
     let (outcome, elapsed) = execute_tool(&*runner.tools, &*runner.check, &asked, &call.id, &attendant).await;

@@ -15,7 +15,9 @@ use serde_json::{Map, Value};
 use tokio::sync::Barrier;
 
 use super::*;
+use crate::access::Access;
 use crate::approvals::{About, Attendance, CallApprovals};
+use crate::authority::Authority;
 use crate::failover::Upstream;
 
 mod failing_journals;
@@ -183,17 +185,30 @@ fn prepared(
         person: None,
         approving: Approving {
             approvals: Arc::new(CallApprovals::new()),
-            about: About { project: "a/b".to_owned(), model: None, turn: None, conversation: None },
+            about: About {
+                owner: String::new(),
+                project: "a/b".to_owned(),
+                model: None,
+                turn: None,
+                conversation: None,
+            },
             attendance: Attendance::Nobody,
             wait: Duration::from_secs(300),
         },
         check: Arc::new(rules::Recorded),
+        errand: Errand::default(),
         turn_timeout,
         journal: None,
         stop: None,
         remember: Box::new(move |done: Done| drop(done.resume.map(|resume| remembered.set(resume)))),
     };
     (bench, course, events, with)
+}
+
+/// Who may have anything run.
+pub(crate) fn anybody() -> Authority {
+    let access = Access::new(std::path::Path::new("/nowhere"));
+    Authority::of(Arc::new(access), Arc::new(lf_core::Principal::owner()))
 }
 
 fn answered_by(provider: impl ModelProvider + 'static) -> Upstreams {

@@ -106,7 +106,10 @@ impl Merged<'_> {
         let items: Vec<(String, Value)> = match list {
             List::Tools | List::Prompts => {
                 let named = named(list, &listed.up);
-                let told = named.into_iter().map(|(_, Named { server, own, mut definition })| {
+                let shown = named
+                    .into_iter()
+                    .filter(|(_, named)| list != List::Tools || self.gate.shows(&named.server, &named.own));
+                let told = shown.map(|(_, Named { server, own, mut definition })| {
                     if list == List::Tools {
                         self.gate.labels(&server, &own, &definition).tell(&mut definition);
                     }

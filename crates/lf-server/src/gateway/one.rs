@@ -36,6 +36,9 @@ impl One<'_> {
                 if let Some(Value::Array(tools)) = result.get_mut("tools") {
                     tools.retain_mut(|tool| {
                         let own = tool["name"].as_str().unwrap_or_default().to_owned();
+                        if !self.gate.shows(&self.server.name, &own) {
+                            return false;
+                        }
                         self.gate.labels(&self.server.name, &own, tool).tell(tool);
                         shown(&self.server, tool)
                     });

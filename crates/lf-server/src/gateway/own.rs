@@ -1,5 +1,6 @@
 //! `/mcp`: what is there, and a whole turn as one tool.
 
+mod itself;
 mod projects;
 mod shelf;
 
@@ -9,13 +10,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use futures_util::StreamExt as _;
 use lf_core::policy::{Labels, OWN};
 use lf_core::tool::{Attendant, BoxFuture, Hints, ToolContent, ToolProgress};
-use lf_core::{ChatEvent, Project, ToolOutput, ToolRef};
+use lf_core::{ChatEvent, Principal, Project, Scope, ToolOutput, ToolRef};
 use lf_dialects::openai_chat::{self, LfEvents};
-use lf_mcp::endpoint::{Caller, Channel, Offer, Refused, Request, tool_result};
+use lf_mcp::endpoint::{Caller, Channel, ON_BEHALF, Offer, Refused, Request, tool_result};
 use serde_json::{Map, Value, json};
 
+use crate::admission::needs_scope;
 use crate::app::{App, StoredProject};
 use crate::approvals::{About, No};
+use crate::authority::Granted;
+use crate::chat::Conversation;
 use crate::rules::{Asked, Facts, Rules, permit};
 use crate::view;
 
@@ -26,31 +30,60 @@ pub(crate) struct Own {
     app: Arc<App>,
     /// Whether this daemon asks itself: a model that calls `chat_completions`.
     asks_itself: bool,
-    /// Whether the daemon listens on this machine alone.
-    loopback: bool,
+    who: Arc<Principal>,
 }
 
+/// The daemon's own tools, each with the scope that it needs. One that is not here does not exist.
+const NEEDS: [(&str, Scope); 8] = [
+    ("models_list", Scope::Read),
+    ("project_get", Scope::Read),
+    ("mcp_servers", Scope::Read),
+    ("chat_completions", Scope::Chat),
+    ("projects_list", Scope::Read),
+    ("project_create", Scope::ConfigWrite),
+    ("project_update", Scope::ConfigWrite),
+    ("project_delete", Scope::ConfigWrite),
+];
+
 impl Own {
-    pub(crate) fn new(app: Arc<App>, asks_itself: bool, loopback: bool) -> Self {
-        Self { app, asks_itself, loopback }
+    pub(crate) fn new(app: Arc<App>, asks_itself: bool, who: Arc<Principal>) -> Self {
+        Self { app, asks_itself, who }
     }
 
-    fn leave(&self) -> projects::Leave {
-        projects::leave(self.asks_itself, self.loopback)
+    fn definitions(&self) -> Vec<Value> {
+        let mut tools = definitions();
+        tools.retain(|tool| {
+            tool["name"].as_str().is_some_and(|name| leave(&self.who, self.asks_itself, name).is_ok())
+        });
+        tools
+    }
+
+    /// Who asks in the end, and how far that goes: a model of this daemon asks for somebody, and says so with each call.
+    fn asks(&self, request: &Request) -> Result<(Arc<Principal>, Option<Granted>), String> {
+        if !self.asks_itself {
+            return Ok((self.who.clone(), None));
+        }
+        let token = request.meta.get(ON_BEHALF).and_then(Value::as_str).unwrap_or_default();
+        let granted = self.app.grants.find(token).ok_or(NOT_SAID)?;
+        Ok((Arc::new(granted.through(&self.who)?), Some(granted)))
     }
 
     /// The rules of the project that the daemon was started in speak of these tools, too.
-    async fn may_run(&self, name: &str, arguments: &Map<String, Value>) -> Result<(), String> {
+    async fn may_run(
+        &self,
+        who: &Arc<Principal>,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<(), String> {
         let Some(project) = self.app.project().filter(|project| !project.policy.is_empty()) else {
             return Ok(());
         };
-        let definitions = definitions(self.leave());
-        // a tool that there is not is told so
+        let definitions = definitions();
         let Some(definition) = definitions.iter().find(|tool| tool["name"] == name) else { return Ok(()) };
         let tool = ToolRef { server: OWN.into(), name: name.into() };
         let facts = Facts::alone(tool, Hints::of(definition), Labels::default());
-        let rules = Rules::of_own_tools(self.app.active(&project));
-        let about = About::alone(&project, None);
+        let rules = Rules::of_own_tools(self.app.active(&project), self.app.authority(who));
+        let about = About::alone(who, &project, None);
         match self.app.approvals.may_run(&rules, (facts, arguments), about).await {
             // a person may have taken minutes: the rules of now count
             Ok(facts) => permit(&rules, &Asked { model: None, facts: &facts, arguments }),
@@ -61,10 +94,11 @@ impl Own {
 
     async fn run(
         &self,
-        name: &str,
+        request: &Request,
         arguments: &Map<String, Value>,
         attendant: &dyn Attendant,
     ) -> Result<Result<ToolOutput, String>, Refused> {
+        let name = request.param("name");
         let known: &[&str] = match name {
             "models_list" => &[],
             "project_get" | "mcp_servers" => &["namespace", "project"],
@@ -80,99 +114,137 @@ impl Own {
                 known.join(", ")
             )));
         }
-        Ok(match name {
-            "models_list" => Ok(shown(&self.models().await)),
-            "project_get" => self.show(arguments).await,
-            "mcp_servers" => self.project(arguments).await.map(|project| {
-                let servers: Vec<Value> =
-                    self.app.servers_of(&project).reports().iter().map(view::server).collect();
-                shown(&json!({"servers": servers}))
-            }),
-            "chat_completions" => self.chat(arguments, attendant).await,
-            _ => projects::run(&self.app, name, arguments, self.leave()).await,
+        let allowed = self.asks(request).and_then(|(who, granted)| {
+            leave(&who, self.asks_itself, name)?;
+            Ok((who, granted))
+        });
+        let (who, granted) = match allowed {
+            Ok(allowed) => allowed,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if let Err(why) = self.may_run(&who, name, arguments).await {
+            return Ok(Err(why));
+        }
+        let app = &self.app;
+        Ok(match granted {
+            Some(granted) => itself::run(app, (&who, &granted), name, arguments, attendant).await,
+            None => match name {
+                "models_list" => Ok(shown(&models(app, &who).await)),
+                "project_get" => show(app, &who, arguments).await,
+                "mcp_servers" => {
+                    project(app, &who, arguments).await.map(|project| servers(app, &who, &project))
+                }
+                "chat_completions" => {
+                    let scope = match arguments.contains_key("project") {
+                        true => project(app, &who, arguments).await.map(Some),
+                        false => Ok(None),
+                    };
+                    match scope {
+                        Ok(scope) => chat(app, &who, scope.as_ref(), arguments, attendant).await,
+                        Err(error) => Err(error),
+                    }
+                }
+                _ => projects::run((app, &who), name, arguments).await,
+            },
         })
     }
+}
 
-    async fn models(&self) -> Value {
-        let models = self.app.model_names(None).await;
-        let default = self.app.project().and_then(|project| project.default_model.clone());
-        json!({"models": models, "default": default})
+/// Why a request that this daemon sends itself outside of a call is not answered.
+const NOT_SAID: &str = "this daemon asks itself only on behalf of somebody, and did not say of whom";
+
+async fn models(app: &App, who: &Principal) -> Value {
+    let models = app.model_names(who, None).await;
+    let default = app.main_for(who).and_then(|project| project.default_model.clone());
+    let default = default.filter(|name| who.reaches_model(name));
+    json!({"models": models, "default": default})
+}
+
+fn servers(app: &App, who: &Principal, project: &Project) -> ToolOutput {
+    let reports = app.servers_of(project).reports();
+    let reached = reports.iter().filter(|report| who.reaches_server(&report.name));
+    shown(&json!({"servers": reached.map(view::server).collect::<Vec<_>>()}))
+}
+
+/// A project as it is loaded, and as its file is.
+async fn show(app: &App, who: &Principal, arguments: &Map<String, Value>) -> Result<ToolOutput, String> {
+    let (namespace, name) = match (projects::named(arguments)?, app.main_for(who)) {
+        (Some(named), _) => named,
+        (None, Some(main)) => (main.namespace.clone(), main.name.clone()),
+        (None, None) => return Err(NO_PROJECT.to_owned()),
+    };
+    let stored = app.show_project(who, namespace.clone(), name.clone()).await;
+    let mut view = stored_view(&stored.map_err(|refusal| projects::told(&refusal))?);
+    // one whose file is wrong is shown as the file has it
+    if let Ok(project) = app.find_project(who, &namespace, &name).await
+        && let (Some(view), Value::Object(loaded)) =
+            (view.as_object_mut(), project_view(&project, |model| who.reaches_model(model)))
+    {
+        view.extend(loaded);
     }
+    Ok(shown(&view))
+}
 
-    /// A project as it is loaded, and as its file is.
-    async fn show(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, String> {
-        let (namespace, name) = match (projects::named(arguments)?, self.app.project()) {
-            (Some(named), _) => named,
-            (None, Some(main)) => (main.namespace.clone(), main.name.clone()),
-            (None, None) => return Err(NO_PROJECT.to_owned()),
-        };
-        let stored = self.app.show_project(namespace.clone(), name.clone()).await;
-        let mut view = stored_view(&stored.map_err(|refusal| projects::told(&refusal))?);
-        // one whose file is wrong is shown as the file has it
-        if let Ok(project) = self.app.find_project(&namespace, &name).await
-            && let (Some(view), Value::Object(loaded)) = (view.as_object_mut(), project_view(&project))
-        {
-            view.extend(loaded);
-        }
-        Ok(shown(&view))
-    }
-
-    /// The project that is named as `namespace/name`, or the one the daemon was started in.
-    async fn project(&self, arguments: &Map<String, Value>) -> Result<Arc<Project>, String> {
-        match projects::named(arguments)? {
-            None => self.app.project().ok_or_else(|| NO_PROJECT.to_owned()),
-            Some((namespace, name)) => {
-                self.app.find_project(&namespace, &name).await.map_err(|refusal| refusal.to_string())
-            }
+/// The project that is named as `namespace/name`, or the one the daemon was started in.
+async fn project(app: &App, who: &Principal, arguments: &Map<String, Value>) -> Result<Arc<Project>, String> {
+    match projects::named(arguments)? {
+        None => app.main_for(who).ok_or_else(|| NO_PROJECT.to_owned()),
+        Some((namespace, name)) => {
+            app.find_project(who, &namespace, &name).await.map_err(|refusal| refusal.to_string())
         }
     }
+}
 
-    async fn chat(
-        &self,
-        arguments: &Map<String, Value>,
-        attendant: &dyn Attendant,
-    ) -> Result<ToolOutput, String> {
-        // each level of a model that asks itself holds one, so that there is a last level
-        let _nested = match self.asks_itself.then(|| self.app.nested.try_acquire()).transpose() {
-            Ok(nested) => nested,
-            Err(_) => return Err("models of this daemon already ask each other too deeply".to_owned()),
-        };
-        let scope = match arguments.contains_key("project") {
-            true => Some(self.project(arguments).await?),
-            false => None,
-        };
-        let messages = match (arguments.get("message"), arguments.get("messages")) {
-            (Some(Value::String(text)), None) => json!([{"role": "user", "content": text}]),
-            (None, Some(messages)) => messages.clone(),
-            _ => return Err("give either `message`, a text, or `messages`".to_owned()),
-        };
-        let mut body = json!({"messages": messages});
-        if let Some(model) = arguments.get("model").filter(|model| !model.is_null()) {
-            body["model"] = model.clone();
+async fn chat(
+    app: &App,
+    who: &Arc<Principal>,
+    scope: Option<&Arc<Project>>,
+    arguments: &Map<String, Value>,
+    attendant: &dyn Attendant,
+) -> Result<ToolOutput, String> {
+    let messages = match (arguments.get("message"), arguments.get("messages")) {
+        (Some(Value::String(text)), None) => json!([{"role": "user", "content": text}]),
+        (None, Some(messages)) => messages.clone(),
+        _ => return Err("give either `message`, a text, or `messages`".to_owned()),
+    };
+    let mut body = json!({"messages": messages});
+    if let Some(model) = arguments.get("model").filter(|model| !model.is_null()) {
+        body["model"] = model.clone();
+    }
+    let (request, _) =
+        openai_chat::decode_request(body.to_string().as_bytes()).map_err(|error| error.message)?;
+    let events = app.chat_on(who, scope, request, Conversation::default()).await;
+    let mut events = std::pin::pin!(events.map_err(|refusal| refusal.to_string())?);
+    let mut completion = None;
+    let mut steps = Steps { count: 0, attendant };
+    while let Some(event) = events.next().await {
+        if let ChatEvent::Started { turn, model } = &event {
+            let id = format!("chatcmpl-{turn}");
+            completion = Some(openai_chat::Completion::new(&id, now(), model, LfEvents::Hidden));
         }
-        let (request, _) =
-            openai_chat::decode_request(body.to_string().as_bytes()).map_err(|error| error.message)?;
-        let events = self.app.chat(scope.as_ref(), request).await.map_err(|refusal| refusal.to_string())?;
-        let mut events = std::pin::pin!(events);
-        let mut completion = None;
-        let mut steps = Steps { count: 0, attendant };
-        while let Some(event) = events.next().await {
-            if let ChatEvent::Started { turn, model } = &event {
-                let id = format!("chatcmpl-{turn}");
-                completion = Some(openai_chat::Completion::new(&id, now(), model, LfEvents::Hidden));
-            }
-            steps.tell(&event);
-            if let Some(completion) = &mut completion {
-                completion.push(&event);
-            }
+        steps.tell(&event);
+        if let Some(completion) = &mut completion {
+            completion.push(&event);
         }
-        let completion = completion.ok_or("the turn did not start")?;
-        let answer = completion.finish().map_err(|error| {
-            error.body["error"]["message"].as_str().unwrap_or("the model gave no answer").to_owned()
-        })?;
-        let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned();
-        let content = vec![ToolContent::Text(text)];
-        Ok(ToolOutput { content, structured: Some(answer), is_error: false })
+    }
+    let completion = completion.ok_or("the turn did not start")?;
+    let answer = completion.finish().map_err(|error| {
+        error.body["error"]["message"].as_str().unwrap_or("the model gave no answer").to_owned()
+    })?;
+    let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned();
+    let content = vec![ToolContent::Text(text)];
+    Ok(ToolOutput { content, structured: Some(answer), is_error: false })
+}
+
+/// Whether somebody may use a tool, or why not.
+fn leave(who: &Principal, asks_itself: bool, tool: &str) -> Result<(), String> {
+    let Some((_, scope)) = NEEDS.iter().find(|(known, _)| *known == tool) else {
+        return Err(format!("`{tool}` has no place among the tools"));
+    };
+    match scope {
+        Scope::ConfigWrite if asks_itself => Err(projects::NOT_OF_ITSELF.to_owned()),
+        scope if who.has(*scope) => Ok(()),
+        scope => Err(needs_scope(who, *scope)),
     }
 }
 
@@ -197,20 +269,18 @@ impl Offer for Own {
     ) -> BoxFuture<'a, Result<Map<String, Value>, Refused>> {
         Box::pin(async move {
             match request.method.as_str() {
-                "tools/list" => Ok(Map::from_iter([("tools".to_owned(), definitions(self.leave()).into())])),
+                "tools/list" => Ok(Map::from_iter([("tools".to_owned(), self.definitions().into())])),
                 "tools/call" => {
                     let arguments = match request.params.get("arguments") {
                         Some(Value::Object(arguments)) => arguments.clone(),
                         _ => Map::new(),
                     };
-                    let name = request.param("name");
-                    if let Err(why) = self.may_run(name, &arguments).await {
-                        return Ok(tool_result(&failed(why)));
-                    }
-                    let ran = self.run(name, &arguments, channel).await?;
+                    let ran = self.run(&request, &arguments, channel).await?;
                     Ok(tool_result(&ran.unwrap_or_else(failed)))
                 }
-                _ => shelf::answer(&self.app, &request).await,
+                // these are not asked by models, and nobody says for whom
+                _ if self.asks_itself => Err(Refused::Invalid(NOT_SAID.to_owned())),
+                _ => shelf::answer((&self.app, &self.who), &request).await,
             }
         })
     }
@@ -263,8 +333,9 @@ fn stored_view(project: &StoredProject) -> Value {
     crate::routes::projects::shown(project)
 }
 
-fn project_view(project: &Project) -> Value {
-    let models: Vec<Value> = project.models.iter().map(|(name, model)| view::model(name, model)).collect();
+fn project_view(project: &Project, reaches_model: impl Fn(&str) -> bool) -> Value {
+    let reached = project.models.iter().filter(|(name, _)| reaches_model(name));
+    let models: Vec<Value> = reached.map(|(name, model)| view::model(name, model)).collect();
     json!({
         "namespace": project.namespace,
         "name": project.name,
@@ -275,7 +346,7 @@ fn project_view(project: &Project) -> Value {
     })
 }
 
-fn definitions(leave: projects::Leave) -> Vec<Value> {
+fn definitions() -> Vec<Value> {
     let project =
         json!({"type": "string", "description": "`namespace/name`; without it the daemon's main project."});
     let nothing = json!({});
@@ -315,7 +386,7 @@ fn definitions(leave: projects::Leave) -> Vec<Value> {
             &json!({"readOnlyHint": false, "destructiveHint": true, "idempotentHint": false, "openWorldHint": true}),
         ),
     ];
-    tools.extend(projects::definitions(leave));
+    tools.extend(projects::definitions());
     tools
 }
 

@@ -8,7 +8,7 @@ use std::task::Poll;
 use lf_core::results::SOURCE;
 use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
-use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project, ToolRef, ToolSet};
+use lf_core::{ChatEvent, Journal as _, Model, ModelError, Principal, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
 use lf_store::{Conversation, Kind, StoreError, TurnJournal, TurnRecord, TurnState};
 use thiserror::Error;
@@ -173,16 +173,21 @@ impl App {
         };
         let Read { mut course, mut events, entries, model, setup, stopped } = read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
-        let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone()));
+        let who = Arc::new(setup.principal.clone());
+        if !self.access.is_current(&who) {
+            return Err(Hindrance::lasting("the API key that it was asked with was revoked or has expired"));
+        }
+        let until = self.access.until_revoked(&who).child_token();
+        let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone(), until));
         if stopped {
             running.stop.cancel();
         }
-        let project = self.project_of(&conversation.scope).await?;
+        let project = self.project_of(&who, &conversation.scope).await?;
         let found = async |name: &str| {
             // a client of the whole daemon may have named it with its project
             let own = name.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
             let name = own.filter(|_| !project.models.contains_key(name)).unwrap_or(name);
-            self.find_model(Some(&project), Some(name)).await
+            self.find_model(&who, Some(&project), Some(name)).await
         };
         // what was asked when the program died was counted by nobody
         let counted = course.spent();
@@ -195,6 +200,7 @@ impl App {
         let approving = Approving {
             approvals: self.approvals.clone(),
             about: About {
+                owner: who.id.clone(),
                 project: format!("{}/{}", project.namespace, project.name),
                 model: Some(setup.model.clone()),
                 turn: Some(turn.id.clone()),
@@ -209,7 +215,8 @@ impl App {
             upstreams,
             approving,
             tools: self.tools_of(&project, &model),
-            check: self.check_of(&project, &model, &asked_name),
+            check: self.check_of(&who, &project, &model, &asked_name),
+            errand: self.errand_of(&who, &project, &model),
             shelf: Shelf::new(&self.results, &setup, Some((memory.store.clone(), turn.conversation.clone()))),
             charge,
             turn_timeout: setup.limits.turn_timeout,
@@ -251,7 +258,7 @@ impl App {
             };
             let tools_of = |other: &Model| setup.tools.clone().of_servers(|server| may_use(other, server));
             let said = said_of(&asked, &setup.request.parameters);
-            self.stand_ins((project, &asked), left, &tools_of, &said)
+            self.stand_ins((&setup.principal, project, &asked), left, &tools_of, &said)
         });
         let otherwise = if others.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
         let provider = lf_models::provider(now, &self.client, otherwise)?;
@@ -260,9 +267,9 @@ impl App {
     }
 
     /// The project of a conversation.
-    pub(crate) async fn project_of(&self, scope: &str) -> Result<Arc<Project>, Refusal> {
+    pub(crate) async fn project_of(&self, who: &Principal, scope: &str) -> Result<Arc<Project>, Refusal> {
         let (namespace, name) = scope.split_once('/').unwrap_or((scope, ""));
-        self.find_project(namespace, name).await
+        self.find_project(who, namespace, name).await
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use lf_core::Principal;
 use lf_core::turn::Resume;
 use lf_store::{Store, StoreError};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -68,15 +69,17 @@ impl Resumes {
         }
     }
 
-    /// What is known about these ids.
-    pub(crate) async fn find(&self, ids: Vec<String>) -> HashMap<String, Arc<Resume>> {
+    /// What is known about these ids, as far as it is whose who asks.
+    pub(crate) async fn find(&self, ids: Vec<String>, who: &Principal) -> HashMap<String, Arc<Resume>> {
         let look = |id: String| async move {
             match &self.store {
                 Some(store) => store.remembered(&id).await,
                 None => Ok(None),
             }
         };
-        self.find_with(ids, look).await
+        let mut known = self.find_with(ids, look).await;
+        known.retain(|_, resume| who.sees(&resume.owner));
+        known
     }
 
     async fn find_with<F>(

@@ -65,11 +65,11 @@ impl Memory {
 }
 
 impl Running {
-    pub(super) fn new(turn: String, conversation: String) -> Self {
+    pub(super) fn new(turn: String, conversation: String, stop: CancellationToken) -> Self {
         Self {
             turn,
             conversation,
-            stop: CancellationToken::new(),
+            stop,
             lost: CancellationToken::new(),
             events: Mutex::default(),
             state: watch::Sender::default(),

@@ -5,12 +5,13 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use lf_store::StoreError;
+use lf_core::{Principal, Project};
+use lf_store::{Conversation, StoreError};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Memory, unkept};
-use crate::app::Refusal;
+use crate::app::{App, Refusal};
 
 /// Turns that wait for their turn to speak in one conversation.
 pub(super) const WAITING: usize = 256;
@@ -94,6 +95,37 @@ impl Memory {
         let line = Arc::new(tokio::sync::Mutex::new(()));
         order.insert(conversation.to_owned(), Arc::downgrade(&line));
         line
+    }
+}
+
+impl App {
+    /// How long what is said in a conversation without asking its model waits for the messages before it.
+    pub(crate) async fn wait_in(
+        &self,
+        who: &Principal,
+        memory: &Memory,
+        conversation: &Conversation,
+    ) -> Duration {
+        let Ok(project) = self.project_of(who, &conversation.scope).await else { return SPEAK_WAIT };
+        let said = self.queue_timeout(memory, (who, Some(&project)), (&conversation.id, None)).await;
+        // also a conversation whose model is gone can be added to
+        said.unwrap_or(SPEAK_WAIT)
+    }
+
+    /// How long a message to a conversation waits for those before it.
+    pub(super) async fn queue_timeout(
+        &self,
+        memory: &Memory,
+        (who, scope): (&Principal, Option<&Arc<Project>>),
+        (id, model): (&str, Option<&str>),
+    ) -> Result<Duration, Refusal> {
+        let model = match model.filter(|name| !name.is_empty()) {
+            Some(model) => Some(model.to_owned()),
+            None => {
+                memory.store.conversation(id).await.map_err(|error| unkept(&error))?.and_then(|it| it.model)
+            }
+        };
+        Ok(self.find_model(who, scope, model.as_deref()).await?.1.limits.queue_timeout)
     }
 }
 

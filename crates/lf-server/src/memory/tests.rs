@@ -20,6 +20,7 @@ use super::speaking::WAITING;
 use super::*;
 use crate::app::Parts;
 use crate::approvals::{CallApprovals, Outcome};
+use crate::authority::Errand;
 use crate::failover::{Upstream, Upstreams};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -92,6 +93,7 @@ impl Bench {
 
     async fn conversation(&self, scope: &str) -> Conversation {
         let conversation = Conversation {
+            owner: String::new(),
             id: "c".to_owned(),
             scope: scope.to_owned(),
             kind: Kind::Conversation,
@@ -150,6 +152,7 @@ impl Bench {
                 None,
                 conversation,
                 Saying {
+                    who: Arc::new(Principal::owner()),
                     request,
                     chosen_tools: false,
                     calls_left: None,
@@ -174,7 +177,13 @@ fn setup(turn: &str, model: &str) -> Setup {
 pub(super) fn unattended() -> Approving {
     Approving {
         approvals: Arc::new(CallApprovals::new()),
-        about: About { project: "a/b".to_owned(), model: None, turn: None, conversation: None },
+        about: About {
+            owner: String::new(),
+            project: "a/b".to_owned(),
+            model: None,
+            turn: None,
+            conversation: None,
+        },
         attendance: Attendance::Nobody,
         wait: Duration::from_secs(300),
     }
@@ -389,12 +398,13 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
     let mut events = Vec::new();
     let turn_timeout = setup.limits.turn_timeout;
     let course = Course::new(setup, &mut events);
-    let running = Arc::new(Running::new("t".to_owned(), "c".to_owned()));
+    let running = Arc::new(Running::new("t".to_owned(), "c".to_owned(), CancellationToken::new()));
     let upstream = Upstream { model: Arc::new(demo()), provider: Arc::new(Broken), stand_in: None };
     let with = Drive {
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
         tools: bench.app.tools_of(&bench.app.project().unwrap(), &demo()),
         check: Arc::new(crate::rules::Recorded),
+        errand: Errand::default(),
         shelf: Shelf::default(),
         charge: crate::quotas::Charge::default(),
         turn_timeout,

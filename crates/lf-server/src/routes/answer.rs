@@ -18,7 +18,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
 use lf_core::model::ChatRequest;
-use lf_core::{ChatEvent, ModelError, Project};
+use lf_core::{ChatEvent, ModelError, Principal, Project};
 use lf_dialects::anthropic_messages;
 use lf_dialects::openai_chat::{ErrorReply, LfEvents};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use super::faces::{self, Head, View};
 use super::responses::{Keeper, Way};
 use super::sessions;
-use super::{Scoped, Shared};
+use super::{Scoped, Shared, Who};
 use crate::approvals::Attendance;
 use crate::chat::Conversation;
 use crate::guard::json_body;
@@ -51,16 +51,21 @@ pub(super) async fn count_tokens(request: Request) -> Response {
     }
 }
 
-pub(super) async fn ask(State(shared): State<Shared>, Scoped(scope): Scoped, request: Request) -> Response {
+pub(super) async fn ask(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Scoped(scope): Scoped,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
     let caller = Caller::of(&parts);
     let body = match json_body(&parts, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
-    let keeper = Keeper::new(shared.app.clone(), scope.clone(), caller.clone());
+    let keeper = Keeper::new(shared.app.clone(), who.clone(), scope.clone(), caller.clone());
     let headers = parts.headers.clone();
-    let asked = Asked { shared, scope, keeper, caller: caller.clone(), headers: parts.headers };
+    let asked = Asked { shared, who, scope, keeper, caller: caller.clone(), headers: parts.headers };
     let given = body.clone();
     let mut begun: Begins = Box::pin(async move { asked.begin(&given).await });
     let begun = match tokio::time::timeout(STATUS_WAIT, &mut begun).await {
@@ -84,6 +89,7 @@ pub(super) async fn ask(State(shared): State<Shared>, Scoped(scope): Scoped, req
 /// Who asks for a turn, and where.
 pub(super) struct Asked {
     pub shared: Shared,
+    pub who: Arc<Principal>,
     pub scope: Option<Arc<Project>>,
     pub keeper: Keeper,
     pub caller: Caller,
@@ -150,11 +156,11 @@ impl Asked {
         request: ChatRequest,
         mut conversation: Conversation,
     ) -> Result<(Events, String, String), ErrorReply> {
-        let Self { shared, scope, caller, headers, .. } = self;
+        let Self { shared, who, scope, caller, headers, .. } = self;
         let refused = |refusal| caller.refused(&refusal);
         let events: Events = match sessions::named(headers, caller.face).map_err(refused)? {
             Some(session) => {
-                let running = sessions::converse(&shared.app, scope.as_ref(), &session, request).await;
+                let running = sessions::converse(&shared.app, who, scope.as_ref(), &session, request).await;
                 let running = running.map_err(refused)?;
                 let memory = shared.app.memory().map_err(refused)?;
                 Box::pin(memory.watch(running, 0).map(|(_, event)| (*event).clone()))
@@ -162,9 +168,9 @@ impl Asked {
             None => {
                 conversation.attendance = match caller.face {
                     Face::Responses => Attendance::HandedOver,
-                    Face::Chat | Face::Messages | Face::Own => Attendance::Told,
+                    Face::Chat | Face::Messages | Face::Mcp | Face::Own => Attendance::Told,
                 };
-                let events = shared.app.chat_on(scope.as_ref(), request, conversation).await;
+                let events = shared.app.chat_on(who, scope.as_ref(), request, conversation).await;
                 Box::pin(events.map_err(refused)?)
             }
         };

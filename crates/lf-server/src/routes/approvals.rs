@@ -4,19 +4,20 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use lf_core::Principal;
 use lf_core::turn::{Decision, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Shared;
 use super::conversations::{Object, at};
+use super::{Shared, Who};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, KEPT, Outcome, Pending, oldest};
 use crate::memory::unkept;
 use crate::reply::Caller;
 
-pub(super) async fn list(State(shared): State<Shared>) -> Response {
-    let (pending, trouble) = pending(&shared.app).await;
+pub(super) async fn list(State(shared): State<Shared>, Who(who): Who) -> Response {
+    let (pending, trouble) = pending(&shared.app, &who).await;
     let data: Vec<Value> = pending.iter().map(shown).collect();
     let mut list = json!({"object": "list", "data": data});
     if let Some(refusal) = trouble {
@@ -25,12 +26,25 @@ pub(super) async fn list(State(shared): State<Shared>) -> Response {
     Json(list).into_response()
 }
 
-pub(super) async fn get(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
-    let (pending, trouble) = pending(&shared.app).await;
-    match (pending.iter().find(|pending| pending.ask.id == id), trouble) {
-        (Some(pending), _) => Json(shown(pending)).into_response(),
-        (None, None) => unknown(&caller, &id),
-        (None, Some(refusal)) => caller.refusal(&refusal),
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    caller: Caller,
+) -> Response {
+    match find(&shared.app, (&who, &caller), &id).await {
+        Ok(pending) => Json(shown(&pending)).into_response(),
+        Err(refused) => refused,
+    }
+}
+
+/// One that is not theirs who ask is not there.
+async fn find(app: &App, (who, caller): (&Principal, &Caller), id: &str) -> Result<Pending, Response> {
+    let (pending, trouble) = pending(app, who).await;
+    match (pending.into_iter().find(|pending| pending.ask.id == id), trouble) {
+        (Some(pending), _) => Ok(pending),
+        (None, None) => Err(unknown(caller, id)),
+        (None, Some(refusal)) => Err(caller.refusal(&refusal)),
     }
 }
 
@@ -58,6 +72,7 @@ const LONGEST: usize = 1_000;
 /// Decides. The answer comes once the decision is kept.
 pub(super) async fn decide(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(id): Path<String>,
     caller: Caller,
     Object(wanted): Object<Wanted>,
@@ -67,6 +82,9 @@ pub(super) async fn decide(
             let what = format!("`{key}` is longer than {LONGEST} bytes");
             return caller.refuse(StatusCode::BAD_REQUEST, &what);
         }
+    }
+    if let Err(refused) = find(&shared.app, (&who, &caller), &id).await {
+        return refused;
     }
     let verdict = match wanted.decision {
         Word::Approve => Verdict::Approved,
@@ -94,9 +112,18 @@ fn unknown(caller: &Caller, id: &str) -> Response {
     caller.refuse(StatusCode::NOT_FOUND, &what)
 }
 
-/// Everything that waits: in turns that run, here and in daemons that share the store, after turns that ended, and calls
-/// that are of no turn; and why some of it is not known.
-async fn pending(app: &App) -> (Vec<Pending>, Option<Refusal>) {
+/// Everything that waits for whoever asks; and why some of it is not known.
+async fn pending(app: &App, who: &Principal) -> (Vec<Pending>, Option<Refusal>) {
+    let (mut pending, trouble) = all_pending(app).await;
+    pending.retain(|pending| {
+        let (namespace, project) = pending.about.project.split_once('/').unwrap_or_default();
+        who.sees(&pending.about.owner) && who.reaches_project(namespace, project)
+    });
+    (pending, trouble)
+}
+
+/// In turns that run, here and in daemons that share the store, after turns that ended, and calls that are of no turn.
+async fn all_pending(app: &App) -> (Vec<Pending>, Option<Refusal>) {
     let mut pending = app.approvals.pending();
     // without memory there are no conversations in which something could wait
     let Ok(memory) = app.memory() else { return (pending, None) };
@@ -112,6 +139,7 @@ async fn pending(app: &App) -> (Vec<Pending>, Option<Refusal>) {
         let created = std::time::UNIX_EPOCH
             + std::time::Duration::from_millis(u64::try_from(left.created).unwrap_or_default());
         let about = About {
+            owner: left.owner.clone(),
             project: left.scope.clone(),
             model: None,
             turn: None,

@@ -12,20 +12,25 @@ use serde_json::Value;
 use super::answer::Asked;
 use super::faces::now;
 use super::responses::Keeper;
-use super::{Scoped, Shared};
+use super::{Scoped, Shared, Who};
 use crate::chat::Conversation;
 use crate::guard::json_body;
 use crate::reply::{Caller, error_reply};
 
-pub(super) async fn ask(State(shared): State<Shared>, Scoped(scope): Scoped, request: Request) -> Response {
+pub(super) async fn ask(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Scoped(scope): Scoped,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
     let body = match json_body(&parts, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
     let caller = Caller::of(&parts);
-    let keeper = Keeper::new(shared.app.clone(), scope.clone(), caller.clone());
-    let asked = Asked { shared, scope, keeper, caller, headers: parts.headers };
+    let keeper = Keeper::new(shared.app.clone(), who.clone(), scope.clone(), caller.clone());
+    let asked = Asked { shared, who, scope, keeper, caller, headers: parts.headers };
     match compacted(&asked, &body).await {
         Ok(body) => Json(body).into_response(),
         Err(error) => error_reply(error),

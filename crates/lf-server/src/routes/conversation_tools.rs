@@ -9,8 +9,8 @@ use lf_core::{ToolRef, ToolSet};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Shared;
 use super::conversations::{Object, bad, find};
+use super::{Shared, Who};
 use crate::app::Refusal;
 use crate::memory::unkept;
 use crate::reply::Caller;
@@ -23,9 +23,14 @@ pub(super) struct Chosen {
     tool_name: String,
 }
 
-pub(super) async fn tools(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
+pub(super) async fn tools(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    caller: Caller,
+) -> Response {
     let read = async {
-        find(&shared, &id).await?;
+        find(&shared, &who, &id).await?;
         let store = &shared.app.memory()?.store;
         store.tools(&id).await.map_err(|error| unkept(&error))
     };
@@ -39,15 +44,18 @@ pub(super) async fn tools(State(shared): State<Shared>, Path(id): Path<String>, 
 /// Every tool that the conversation's model may use, and whether it is switched on.
 pub(super) async fn available(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(id): Path<String>,
     caller: Caller,
 ) -> Response {
     let read = async {
-        let conversation = find(&shared, &id).await?;
-        let project = shared.app.project_of(&conversation.scope).await?;
-        let (project, model) = shared.app.find_model(Some(&project), conversation.model.as_deref()).await?;
+        let conversation = find(&shared, &who, &id).await?;
+        let project = shared.app.project_of(&who, &conversation.scope).await?;
+        let (project, model) =
+            shared.app.find_model(&who, Some(&project), conversation.model.as_deref()).await?;
         let on = shared.app.memory()?.store.tools(&id).await.map_err(|error| unkept(&error))?;
-        let catalogue = shared.app.tools_of(&project, &model).list(&model.servers).await;
+        let mut catalogue = shared.app.tools_of(&project, &model).list(&model.servers).await;
+        catalogue.tools.retain(|tool| who.reaches_tool(&tool.id));
         let set = ToolSet::new(&catalogue, &[], &[]);
         let mut tools = Vec::with_capacity(set.len());
         for ((exposed, target), spec) in set.iter().zip(set.specs().iter()) {
@@ -73,14 +81,16 @@ pub(super) async fn available(
 
 pub(super) async fn switch_on(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(id): Path<String>,
     caller: Caller,
     Object(chosen): Object<Chosen>,
 ) -> Response {
     let switched = async {
-        let conversation = find(&shared, &id).await?;
-        let project = shared.app.project_of(&conversation.scope).await?;
-        let (project, model) = shared.app.find_model(Some(&project), conversation.model.as_deref()).await?;
+        let conversation = find(&shared, &who, &id).await?;
+        let project = shared.app.project_of(&who, &conversation.scope).await?;
+        let (project, model) =
+            shared.app.find_model(&who, Some(&project), conversation.model.as_deref()).await?;
         if !model.servers.contains(&chosen.server_id) {
             return Err(Refusal::UnknownServer {
                 server: chosen.server_id.clone(),
@@ -90,7 +100,7 @@ pub(super) async fn switch_on(
         let servers = std::slice::from_ref(&chosen.server_id);
         let catalogue = shared.app.tools_of(&project, &model).list(servers).await;
         let tool = ToolRef { server: chosen.server_id.into(), name: chosen.tool_name.into() };
-        if !catalogue.tools.iter().any(|known| known.id == tool) {
+        if !catalogue.tools.iter().any(|known| known.id == tool && who.reaches_tool(&known.id)) {
             let what = match catalogue.down.first() {
                 Some(down) => format!("MCP server `{}` is not available: {}", down.server, down.reason),
                 None => format!(
@@ -114,12 +124,13 @@ pub(super) async fn switch_on(
 
 pub(super) async fn switch_off(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(id): Path<String>,
     Query(chosen): Query<Chosen>,
     caller: Caller,
 ) -> Response {
     let switched = async {
-        find(&shared, &id).await?;
+        find(&shared, &who, &id).await?;
         let tool = ToolRef { server: chosen.server_id.into(), name: chosen.tool_name.into() };
         let store = &shared.app.memory()?.store;
         store.switch_off(&id, &tool).await.map_err(|error| unkept(&error))

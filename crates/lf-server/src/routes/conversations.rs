@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use lf_core::message::Prose;
 use lf_core::model::ChatRequest;
-use lf_core::{ChatEvent, Message};
+use lf_core::{ChatEvent, Message, Principal};
 use lf_store::{Conversation, Kept, Kind, Page};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::answer::STATUS_WAIT;
 use super::messages::message;
 use super::sessions::forget;
-use super::{Shared, turns};
+use super::{Shared, Who, turns};
 use crate::app::Refusal;
 use crate::approvals::Attendance;
 use crate::guard::json_body;
@@ -57,20 +57,22 @@ pub(super) struct New {
 
 pub(super) async fn create(
     State(shared): State<Shared>,
+    Who(who): Who,
     caller: Caller,
     Object(new): Object<New>,
 ) -> Response {
     let created = async {
-        let scope = scope(&shared, new.project.as_deref()).await?;
+        let scope = scope(&shared, &who, new.project.as_deref()).await?;
         if let Some(model) = &new.model {
-            let project = shared.app.project_of(&scope).await?;
-            shared.app.find_model(Some(&project), Some(model)).await?;
+            let project = shared.app.project_of(&who, &scope).await?;
+            shared.app.find_model(&who, Some(&project), Some(model)).await?;
         }
         let at = now();
         let conversation = Conversation {
             id: format!("conv-{}", uuid::Uuid::now_v7().simple()),
             scope,
             kind: Kind::Conversation,
+            owner: who.id.clone(),
             title: new.title,
             system: new.system_prompt,
             model: new.model,
@@ -102,17 +104,18 @@ pub(super) struct Which {
 
 pub(super) async fn list(
     State(shared): State<Shared>,
+    Who(who): Who,
     Query(which): Query<Which>,
     caller: Caller,
 ) -> Response {
     let listed = async {
-        let scope = scope(&shared, which.project.as_deref()).await?;
+        let scope = scope(&shared, &who, which.project.as_deref()).await?;
         let store = &shared.app.memory()?.store;
         let page = Page { offset: which.offset.unwrap_or(0), limit: which.limit.unwrap_or(SHOWN).min(MOST) };
         let found = match &which.search {
             // no word has it, and neither SQLite nor Postgres takes it
-            Some(words) => store.search(&scope, &words.replace('\0', " "), page).await,
-            None => store.conversations(&scope, Kind::Conversation, page).await,
+            Some(words) => store.search(&scope, &words.replace('\0', " "), owner(&who), page).await,
+            None => store.conversations(&scope, Kind::Conversation, owner(&who), page).await,
         };
         found.map_err(|error| unkept(&error))
     };
@@ -122,9 +125,14 @@ pub(super) async fn list(
     })
 }
 
-pub(super) async fn get(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    caller: Caller,
+) -> Response {
     let found = async {
-        let conversation = find(&shared, &id).await?;
+        let conversation = find(&shared, &who, &id).await?;
         let running = shared.app.memory()?.store.running_in(&id).await;
         Ok::<_, Refusal>((conversation, running.map_err(|error| unkept(&error))?))
     };
@@ -138,12 +146,13 @@ pub(super) async fn get(State(shared): State<Shared>, Path(id): Path<String>, ca
 /// A field that is null is taken away; one that is not there stays.
 pub(super) async fn change(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(id): Path<String>,
     caller: Caller,
     Object(changes): Object<Map<String, Value>>,
 ) -> Response {
     let changed = async {
-        let mut conversation = find(&shared, &id).await?;
+        let mut conversation = find(&shared, &who, &id).await?;
         for (key, value) in changes {
             let text = match value {
                 Value::String(text) => Some(text),
@@ -161,12 +170,12 @@ pub(super) async fn change(
             }
         }
         if let Some(model) = &conversation.model {
-            let project = shared.app.project_of(&conversation.scope).await?;
-            shared.app.find_model(Some(&project), Some(model)).await?;
+            let project = shared.app.project_of(&who, &conversation.scope).await?;
+            shared.app.find_model(&who, Some(&project), Some(model)).await?;
         }
         let store = &shared.app.memory()?.store;
         store.change(&conversation).await.map_err(|error| unkept(&error))?;
-        find(&shared, &id).await
+        find(&shared, &who, &id).await
     };
     caller.answer(changed.await, |conversation| {
         Json(json!({"success": true, "conversation": shown(&conversation)}))
@@ -174,9 +183,14 @@ pub(super) async fn change(
 }
 
 /// Forgets a conversation; what runs in it is stopped.
-pub(super) async fn delete(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
+pub(super) async fn delete(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    caller: Caller,
+) -> Response {
     let deleted = async {
-        find(&shared, &id).await?;
+        find(&shared, &who, &id).await?;
         match forget(shared.app.memory()?, &id).await? {
             true => Ok(()),
             false => Err(Refusal::UnknownConversation(id.clone())),
@@ -200,6 +214,7 @@ pub(super) struct Said {
 /// without its client.
 pub(super) async fn chat(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(id): Path<String>,
     caller: Caller,
     Object(said): Object<Said>,
@@ -211,13 +226,13 @@ pub(super) async fn chat(
     let here = shared.clone();
     let mut begun: turns::Begins = Box::pin(async move {
         let shared = here;
-        let conversation = find(&shared, &id).await?;
-        let project = shared.app.project_of(&conversation.scope).await?;
+        let conversation = find(&shared, &who, &id).await?;
+        let project = shared.app.project_of(&who, &conversation.scope).await?;
         let words = Message::User(Prose { content: said.content.into(), ..Prose::default() });
         let request =
             ChatRequest { model: said.model, messages: vec![words], stream: true, ..ChatRequest::default() };
         let attendance = Attendance::Watched;
-        let saying = Saying { request, chosen_tools: true, calls_left: None, attendance, recall: None };
+        let saying = Saying { who, request, chosen_tools: true, calls_left: None, attendance, recall: None };
         let running = shared.app.converse(Some(&project), &conversation, saying).await?;
         Ok((shared.app.memory()?.clone(), running))
     });
@@ -275,19 +290,31 @@ async fn said_in(shared: &Shared, running: &Running) -> Result<(Option<Kept>, Op
     Ok((user, answer.map(|at| kept[at].clone())))
 }
 
-pub(super) async fn find(shared: &Shared, id: &str) -> Result<Conversation, Refusal> {
+/// One that is not theirs who ask is not there.
+pub(super) async fn find(shared: &Shared, who: &Principal, id: &str) -> Result<Conversation, Refusal> {
     let found = shared.app.memory()?.store.conversation(id).await.map_err(|error| unkept(&error))?;
-    let found = found.filter(|found| found.kind == Kind::Conversation);
+    let found = found.filter(|found| found.kind == Kind::Conversation && is_for(who, found));
     found.ok_or_else(|| Refusal::UnknownConversation(id.to_owned()))
 }
 
+/// Whether a conversation is theirs who ask, and of a project that they reach.
+pub(super) fn is_for(who: &Principal, conversation: &Conversation) -> bool {
+    let (namespace, project) = conversation.scope.split_once('/').unwrap_or((&conversation.scope, ""));
+    who.sees(&conversation.owner) && who.reaches_project(namespace, project)
+}
+
+/// Whose conversations are listed: their own, or everybody's for an administrator.
+pub(super) fn owner(who: &Principal) -> Option<&str> {
+    (!who.has(lf_core::Scope::Admin)).then_some(who.id.as_str())
+}
+
 /// `namespace/project` of a project that exists.
-async fn scope(shared: &Shared, named: Option<&str>) -> Result<String, Refusal> {
+async fn scope(shared: &Shared, who: &Principal, named: Option<&str>) -> Result<String, Refusal> {
     let project = match named.map(|named| (named.split_once('/'), named)) {
-        None => shared.app.project().ok_or_else(|| {
+        None => shared.app.main_for(who).ok_or_else(|| {
             bad("project", "the daemon was started in no project: name one as `project`".to_owned())
         })?,
-        Some((Some((namespace, name)), _)) => shared.app.find_project(namespace, name).await?,
+        Some((Some((namespace, name)), _)) => shared.app.find_project(who, namespace, name).await?,
         Some((None, named)) => {
             return Err(bad("project", format!("`project` is `{named}`; it must be `namespace/project`")));
         }

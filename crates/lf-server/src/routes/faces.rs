@@ -49,7 +49,7 @@ impl View {
                 let (request, view) = openai_responses::decode_request_with(body, stored_item)?;
                 Ok((request, Self::Responses(Box::new(view))))
             }
-            Face::Chat | Face::Own => {
+            Face::Chat | Face::Mcp | Face::Own => {
                 openai_chat::decode_request(body).map(|(request, view)| (request, Self::Chat(view)))
             }
         }
@@ -205,7 +205,7 @@ impl Encoder {
 pub(super) fn keep_alive(face: Face) -> KeepAlive {
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     match face {
-        Face::Chat | Face::Responses | Face::Own => keep_alive,
+        Face::Chat | Face::Responses | Face::Mcp | Face::Own => keep_alive,
         Face::Messages => keep_alive.event(Event::default().event("ping").data(r#"{"type":"ping"}"#)),
     }
 }

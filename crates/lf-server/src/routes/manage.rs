@@ -9,12 +9,12 @@ use axum::response::{IntoResponse as _, Response};
 use lf_core::policy::Labels;
 use lf_core::project::Disabled;
 use lf_core::tool::{Approval, Hints, ToolProgress};
-use lf_core::{Project, ToolError, ToolRef, ToolSet};
+use lf_core::{Principal, Project, ToolError, ToolRef, ToolSet};
 use lf_dialects::{anthropic_messages, openai_chat};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Here, Shared};
+use super::{Here, Shared, Who};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, No};
 use crate::driver::execute_tool;
@@ -27,8 +27,8 @@ use crate::view;
 const OWNER: &str = "llamafarm";
 
 /// In the shape of the API that asks: Anthropic's clients say which version of it they speak.
-pub(super) async fn models(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    let names = shared.app.model_names(None).await;
+pub(super) async fn models(State(shared): State<Shared>, Who(who): Who, headers: HeaderMap) -> Response {
+    let names = shared.app.model_names(&who, None).await;
     let names = names.iter().map(String::as_str);
     match speaks_anthropic(&headers) {
         true => Json(anthropic_messages::models(names)).into_response(),
@@ -42,6 +42,7 @@ fn speaks_anthropic(headers: &HeaderMap) -> bool {
 
 pub(super) async fn model(
     State(shared): State<Shared>,
+    Who(who): Who,
     mut caller: Caller,
     headers: HeaderMap,
     Path(model): Path<String>,
@@ -49,20 +50,20 @@ pub(super) async fn model(
     if speaks_anthropic(&headers) {
         caller.face = Face::Messages;
     }
-    let found = shared.app.find_model(None, Some(&model)).await;
+    let found = shared.app.find_model(&who, None, Some(&model)).await;
     caller.answer(found, |_| match caller.face {
         Face::Messages => Json(anthropic_messages::model(&model)),
         _ => Json(openai_chat::models([model.as_str()], 0, OWNER)["data"][0].take()),
     })
 }
 
-pub(super) async fn project_models(Here(project): Here, headers: HeaderMap) -> Response {
+pub(super) async fn project_models(Here(project): Here, Who(who): Who, headers: HeaderMap) -> Response {
+    let reached = || project.models.iter().filter(|(name, _)| who.reaches_model(name));
+    let names = || reached().map(|(name, _)| name.as_str());
     if speaks_anthropic(&headers) {
-        return Json(anthropic_messages::models(project.models.keys().map(String::as_str))).into_response();
+        return Json(anthropic_messages::models(names())).into_response();
     }
-    let models: Vec<Value> = project
-        .models
-        .iter()
+    let models: Vec<Value> = reached()
         .map(|(name, entry)| {
             let mut shown = view::model(name, entry);
             if let Ok(model) = entry {
@@ -72,14 +73,14 @@ pub(super) async fn project_models(Here(project): Here, headers: HeaderMap) -> R
             shown
         })
         .collect();
-    let mut list = openai_chat::models(project.models.keys().map(String::as_str), 0, OWNER);
+    let mut list = openai_chat::models(names(), 0, OWNER);
     list["total"] = models.len().into();
     list["models"] = models.into();
     Json(list).into_response()
 }
 
-pub(super) fn main_project(app: &App) -> Result<Arc<Project>, Refusal> {
-    app.project().ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
+pub(super) fn main_project(app: &App, who: &Principal) -> Result<Arc<Project>, Refusal> {
+    app.main_for(who).ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
 }
 
 #[derive(Deserialize)]
@@ -90,15 +91,17 @@ pub(super) struct OfModel {
 pub(super) async fn tools(
     State(shared): State<Shared>,
     caller: Caller,
+    Who(who): Who,
     Here(project): Here,
     Query(of): Query<OfModel>,
 ) -> Response {
     let app = &shared.app;
-    let (project, model) = match app.find_model(Some(&project), of.model.as_deref()).await {
+    let (project, model) = match app.find_model(&who, Some(&project), of.model.as_deref()).await {
         Ok(found) => found,
         Err(refusal) => return caller.refusal(&refusal),
     };
-    let catalogue = app.tools_of(&project, &model).list(&model.servers).await;
+    let mut catalogue = app.tools_of(&project, &model).list(&model.servers).await;
+    catalogue.tools.retain(|tool| who.reaches_tool(&tool.id));
     let set = ToolSet::new(&catalogue, &model.tools, &[]);
     let tools = view::tools(&set);
     let down: Vec<Value> =
@@ -119,7 +122,7 @@ struct Execute {
 }
 
 /// Runs one tool, as the design documents' clients do: `{server, tool, arguments}`.
-pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> Response {
+pub(super) async fn execute(State(shared): State<Shared>, Who(who): Who, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let caller = Caller::of(&parts);
     let body = match json_body(&parts, body).await {
@@ -136,8 +139,8 @@ pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> R
         }
     };
     let project = match call.project.as_deref().map(|name| name.split_once('/')) {
-        None => main_project(&shared.app),
-        Some(Some((namespace, name))) => shared.app.find_project(namespace, name).await,
+        None => main_project(&shared.app, &who),
+        Some(Some((namespace, name))) => shared.app.find_project(&who, namespace, name).await,
         Some(None) => {
             let what = "`project` must be `namespace/project`";
             return caller.refuse(StatusCode::BAD_REQUEST, what);
@@ -147,10 +150,15 @@ pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> R
         Ok(project) => project,
         Err(refusal) => return caller.refusal(&refusal),
     };
-    run(&shared.app, &caller, &project, call).await
+    run((&shared.app, &who), &caller, &project, call).await
 }
 
-async fn run(app: &App, caller: &Caller, project: &Arc<Project>, call: Execute) -> Response {
+async fn run(
+    (app, who): (&App, &Arc<Principal>),
+    caller: &Caller,
+    project: &Arc<Project>,
+    call: Execute,
+) -> Response {
     let Some(entry) = project.servers.get(&call.server) else {
         let known: Vec<&str> = project.servers.keys().map(String::as_str).collect();
         let what = format!(
@@ -170,12 +178,12 @@ async fn run(app: &App, caller: &Caller, project: &Arc<Project>, call: Execute) 
     };
     let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
     let arguments = call.arguments.unwrap_or_default();
-    let rules = Rules::of(app.active(project));
+    let rules = Rules::of(app.active(project), app.authority(who));
     let facts = Facts::alone(tool, Hints::default(), Labels::default()).listed_by(&tools).await;
     let is_there =
         server.tools.permits(&call.tool) && server.tools.approval(&call.tool, facts.hints) != Approval::Deny;
     let permitted = match is_there {
-        true => app.approvals.may_run(&rules, (facts, &arguments), About::alone(project, None)).await,
+        true => app.approvals.may_run(&rules, (facts, &arguments), About::alone(who, project, None)).await,
         false => Err(No::Tool),
     };
     let facts = match permitted {
@@ -187,19 +195,20 @@ async fn run(app: &App, caller: &Caller, project: &Arc<Project>, call: Execute) 
         }
     };
     // the configuration may have changed while somebody was asked
-    let now = app.find_project(&project.namespace, &project.name).await;
+    let now = app.find_project(who, &project.namespace, &project.name).await;
     if !now.is_ok_and(|now| now.servers.get(&call.server) == Some(entry)) {
         let what = format!("MCP server `{}` is not configured as it was: ask again", call.server);
         return caller.refuse(StatusCode::CONFLICT, &what);
     }
     let asked = Asked { model: None, facts: &facts, arguments: &arguments };
-    match execute_tool(&tools, &rules, &asked, "", &|_: ToolProgress| {}).await.0 {
+    let call_id = uuid::Uuid::new_v4().simple().to_string();
+    match execute_tool(&tools, &rules, &asked, &call_id, &|_: ToolProgress| {}).await.0 {
         Ok(output) => Json(view::output(&call.server, &call.tool, &output)).into_response(),
         Err(error) => {
             let status = match &error {
                 ToolError::UnknownTool { .. } => StatusCode::NOT_FOUND,
-                ToolError::Denied { .. } => StatusCode::FORBIDDEN,
                 ToolError::Down { .. } | ToolError::RateLimited { .. } => StatusCode::SERVICE_UNAVAILABLE,
+                ToolError::Denied { .. } => StatusCode::FORBIDDEN,
                 ToolError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
                 ToolError::Refused { code: -32602, .. } => StatusCode::BAD_REQUEST,
                 ToolError::Refused { .. } | ToolError::Lost { .. } | ToolError::TooLarge { .. } => {
@@ -221,8 +230,8 @@ pub(super) async fn hello() -> Json<Value> {
     )
 }
 
-pub(super) async fn info(State(shared): State<Shared>) -> Json<Value> {
-    let project = shared.app.project().map(|project| format!("{}/{}", project.namespace, project.name));
+pub(super) async fn info(State(shared): State<Shared>, Who(who): Who) -> Json<Value> {
+    let project = shared.app.main_for(&who).map(|project| format!("{}/{}", project.namespace, project.name));
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "data_directory": shared.app.data_dir().display().to_string(),

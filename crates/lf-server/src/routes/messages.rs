@@ -9,8 +9,8 @@ use lf_dialects::openai_chat::decode_request;
 use lf_store::{Kept, StoreError};
 use serde_json::{Map, Value, json};
 
-use super::Shared;
 use super::conversations::{Object, bad, find};
+use super::{Shared, Who};
 use crate::app::Refusal;
 use crate::memory::{TRIES, busy, named, pending, unkept};
 use crate::reply::Caller;
@@ -18,9 +18,14 @@ use crate::reply::Caller;
 /// The fields that a message may be given with.
 const FIELDS: [&str; 5] = ["role", "content", "tool_calls", "tool_call_id", "name"];
 
-pub(super) async fn list(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    caller: Caller,
+) -> Response {
     let read = async {
-        find(&shared, &id).await?;
+        find(&shared, &who, &id).await?;
         let store = &shared.app.memory()?.store;
         store.messages(&id, 0).await.map_err(|error| unkept(&error))
     };
@@ -35,11 +40,12 @@ pub(super) async fn list(State(shared): State<Shared>, Path(id): Path<String>, c
 
 pub(super) async fn get(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path((id, name)): Path<(String, String)>,
     caller: Caller,
 ) -> Response {
     let read = async {
-        find(&shared, &id).await?;
+        find(&shared, &who, &id).await?;
         let store = &shared.app.memory()?.store;
         store.message(&id, &name).await.map_err(|error| unkept(&error))
     };
@@ -53,15 +59,16 @@ pub(super) async fn get(
 /// Adds a message without asking the model. While a turn runs, it waits for its end.
 pub(super) async fn append(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(id): Path<String>,
     caller: Caller,
     Object(fields): Object<Map<String, Value>>,
 ) -> Response {
     let appended = async {
         let said = said(&fields)?;
-        let conversation = find(&shared, &id).await?;
+        let conversation = find(&shared, &who, &id).await?;
         let memory = shared.app.memory()?;
-        let longest = shared.app.wait_in(memory, &conversation).await;
+        let longest = shared.app.wait_in(&who, memory, &conversation).await;
         let named = named(vec![said.clone()]);
         for _ in 0..TRIES {
             let _guard = memory.next_to_speak(&id, longest).await?;
@@ -126,6 +133,7 @@ fn fits(said: &Message, before: &[Kept]) -> Result<(), Refusal> {
 
 pub(super) async fn delete(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path((id, name)): Path<(String, String)>,
     caller: Caller,
 ) -> Response {
@@ -134,7 +142,7 @@ pub(super) async fn delete(
         Err(refusal) => return caller.refusal(&refusal),
     };
     let deleted = async {
-        find(&shared, &id).await?;
+        find(&shared, &who, &id).await?;
         if guard.is_none() {
             return Ok(None);
         }

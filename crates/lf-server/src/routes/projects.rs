@@ -10,23 +10,23 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Shared;
+use super::{Shared, Who};
 use crate::app::{EditRefusal, StoredProject, Wanted};
 use crate::guard::{json_body, whole_body};
-
-/// Why projects are not changed over the network.
-pub(crate) const ONLY_HERE: &str = "projects are changed only while the daemon listens on this machine alone: \
-                                    start `lf serve` without `--host`, or edit the files";
 
 /// The one template there is: what `lf init` writes.
 pub(crate) const TEMPLATES: [&str; 1] = ["default"];
 
-pub(super) async fn all(State(shared): State<Shared>) -> Response {
-    listed(shared.app.list_projects(None).await)
+pub(super) async fn all(State(shared): State<Shared>, Who(who): Who) -> Response {
+    listed(shared.app.list_projects(&who, None).await)
 }
 
-pub(super) async fn list(State(shared): State<Shared>, Path(namespace): Path<String>) -> Response {
-    listed(shared.app.list_projects(Some(namespace)).await)
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(namespace): Path<String>,
+) -> Response {
+    listed(shared.app.list_projects(&who, Some(namespace)).await)
 }
 
 fn listed(projects: Result<Vec<StoredProject>, EditRefusal>) -> Response {
@@ -41,8 +41,12 @@ fn listed(projects: Result<Vec<StoredProject>, EditRefusal>) -> Response {
 
 type Scope = Path<(String, String)>;
 
-pub(super) async fn get(State(shared): State<Shared>, Path((namespace, name)): Scope) -> Response {
-    answer(shared.app.show_project(namespace, name).await)
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((namespace, name)): Scope,
+) -> Response {
+    answer(shared.app.show_project(&who, namespace, name).await)
 }
 
 #[derive(Deserialize)]
@@ -57,13 +61,11 @@ struct Create {
 
 pub(super) async fn create(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(namespace): Path<String>,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    if let Some(refusal) = not_here(&shared) {
-        return refusal;
-    }
     let body = match json_body(&parts, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
@@ -79,7 +81,7 @@ pub(super) async fn create(
         return error(StatusCode::NOT_FOUND, "ConfigTemplateNotFound", &what, Value::Null);
     }
     let config = create.config.map(Wanted::Value);
-    answer(shared.app.create_project(namespace, create.name, config).await)
+    answer(shared.app.create_project(&who, namespace, create.name, config).await)
 }
 
 #[derive(Deserialize)]
@@ -94,13 +96,11 @@ struct Put {
 /// `{"config": …}` as JSON, or the file itself as YAML.
 pub(super) async fn put(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path((namespace, name)): Scope,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    if let Some(refusal) = not_here(&shared) {
-        return refusal;
-    }
     let given = if is_yaml(&parts) {
         match whole_body(&parts, body).await.map(|bytes| String::from_utf8(bytes.to_vec())) {
             Ok(Ok(text)) => (Wanted::Text(text), None),
@@ -119,15 +119,16 @@ pub(super) async fn put(
     };
     let (wanted, revision) = given;
     let revision = revision.or_else(|| if_match(&parts));
-    answer(shared.app.replace_project(namespace, name, wanted, revision).await)
+    answer(shared.app.replace_project(&who, namespace, name, wanted, revision).await)
 }
 
-pub(super) async fn delete(State(shared): State<Shared>, Path((namespace, name)): Scope) -> Response {
-    if let Some(refusal) = not_here(&shared) {
-        return refusal;
-    }
+pub(super) async fn delete(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path((namespace, name)): Scope,
+) -> Response {
     let gone = json!({"project": {"namespace": namespace, "name": name}});
-    match shared.app.remove_project(namespace, name).await {
+    match shared.app.remove_project(&who, namespace, name).await {
         Ok(()) => Json(gone).into_response(),
         Err(refusal) => refused(refusal),
     }
@@ -149,11 +150,6 @@ fn if_match(parts: &Parts) -> Option<String> {
     let given = parts.headers.get(header::IF_MATCH)?.to_str().ok()?.trim();
     let revision = given.trim_start_matches("W/").trim_matches('"');
     (revision != "*").then(|| revision.to_owned())
-}
-
-/// Changing a project is choosing what runs on this machine.
-fn not_here(shared: &Shared) -> Option<Response> {
-    (!shared.loopback).then(|| error(StatusCode::FORBIDDEN, "Forbidden", ONLY_HERE, Value::Null))
 }
 
 fn answer(project: Result<StoredProject, EditRefusal>) -> Response {

@@ -10,7 +10,7 @@ use async_stream::stream;
 use axum::body::Bytes;
 use futures_core::Stream;
 use futures_util::StreamExt as _;
-use lf_core::{ChatEvent, Message, ModelError, Project};
+use lf_core::{ChatEvent, Message, ModelError, Principal, Project};
 use lf_dialects::openai_chat::{ErrorReply, RequestError};
 use lf_dialects::openai_responses::{self, ResponsesView};
 use lf_store::Response as Stored;
@@ -30,6 +30,7 @@ const REFERRED: usize = 64;
 /// The kept responses as one request sees them.
 pub(super) struct Keeper {
     app: Arc<App>,
+    who: Arc<Principal>,
     caller: Caller,
     project: Option<Arc<Project>>,
     /// `namespace/project` of the route, or nothing: a response is found where it was made.
@@ -92,9 +93,14 @@ impl Plan {
 }
 
 impl Keeper {
-    pub(super) fn new(app: Arc<App>, project: Option<Arc<Project>>, caller: Caller) -> Self {
+    pub(super) fn new(
+        app: Arc<App>,
+        who: Arc<Principal>,
+        project: Option<Arc<Project>>,
+        caller: Caller,
+    ) -> Self {
         let scope = project.as_ref().map(|project| format!("{}/{}", project.namespace, project.name));
-        Self { app, caller, project, scope: scope.unwrap_or_default(), aside: None }
+        Self { app, who, caller, project, scope: scope.unwrap_or_default(), aside: None }
     }
 
     /// The same for a request over a connection that keeps what is not stored.
@@ -106,8 +112,7 @@ impl Keeper {
         if let Some(found) = self.aside.as_ref().and_then(|aside| aside.find(id)) {
             return Ok(Some(Earlier::Aside(found)));
         }
-        let store = &self.app.memory()?.store;
-        let found = store.response(&self.scope, id).await.map_err(|error| unkept(&error))?;
+        let found = reading::find(&self.app, &self.who, &self.scope, id).await?;
         Ok(found.map(|found| Earlier::Kept(Box::new(found))))
     }
 

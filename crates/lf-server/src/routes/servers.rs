@@ -3,18 +3,20 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
-use lf_core::Project;
+use lf_core::{Principal, Project, Scope};
 use lf_mcp::ServerReport;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Here, Shared};
+use super::{Here, Shared, Who};
 use crate::app::{App, Refusal};
 use crate::reply::Caller;
 use crate::view;
 
-pub(super) async fn list(State(shared): State<Shared>, Here(project): Here) -> Response {
-    let servers: Vec<Value> = shared.app.servers_of(&project).reports().iter().map(view::server).collect();
+pub(super) async fn list(State(shared): State<Shared>, Who(who): Who, Here(project): Here) -> Response {
+    let reports = shared.app.servers_of(&project).reports();
+    let reached = reports.iter().filter(|report| who.reaches_server(&report.name));
+    let servers: Vec<Value> = reached.map(view::server).collect();
     Json(json!({"total": servers.len(), "servers": servers})).into_response()
 }
 
@@ -25,37 +27,48 @@ pub(super) struct Named {
 
 pub(super) async fn get(
     State(shared): State<Shared>,
+    Who(who): Who,
     caller: Caller,
     Here(project): Here,
     Path(Named { server }): Path<Named>,
 ) -> Response {
-    shown(&caller, &project, &server, shared.app.servers_of(&project).report_of(&server))
+    let report = shared.app.servers_of(&project).report_of(&server);
+    shown((&caller, &who), &project, &server, report)
 }
 
 /// Answers when the server is ready again, or is not: 200 in both cases, as the restart was made.
 pub(super) async fn restart(
     State(shared): State<Shared>,
+    Who(who): Who,
     caller: Caller,
     Here(project): Here,
     Path(Named { server }): Path<Named>,
 ) -> Response {
+    if !who.reaches_server(&server) {
+        return shown((&caller, &who), &project, &server, None);
+    }
     let report = shared.app.servers_of(&project).renew(&server).await;
-    shown(&caller, &project, &server, report)
+    shown((&caller, &who), &project, &server, report)
 }
 
-fn shown(caller: &Caller, project: &Project, server: &str, report: Option<ServerReport>) -> Response {
-    match report {
+fn shown(
+    (caller, who): (&Caller, &Principal),
+    project: &Project,
+    server: &str,
+    report: Option<ServerReport>,
+) -> Response {
+    match report.filter(|_| who.reaches_server(server)) {
         Some(report) => Json(view::server_in_full(&report)).into_response(),
         None => caller.refusal(&Refusal::UnknownServer {
             server: server.to_owned(),
-            known: project.servers.keys().cloned().collect(),
+            known: project.servers.keys().filter(|name| who.reaches_server(name)).cloned().collect(),
         }),
     }
 }
 
 /// A server that is down costs its own tools, so the daemon is as healthy as before; only one that chats cannot do
 /// without makes it degraded. A server that was never needed is neither up nor down.
-pub(super) async fn health(State(shared): State<Shared>) -> Response {
+pub(super) async fn health(State(shared): State<Shared>, Who(who): Who) -> Response {
     // what a leak of anything that runs shows in first
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let mut components = vec![json!({
@@ -66,7 +79,7 @@ pub(super) async fn health(State(shared): State<Shared>) -> Response {
     })];
     let mut status = "healthy";
     let mut config_error = Value::Null;
-    for report in reports(&shared.app) {
+    for report in reports(&shared.app, &who) {
         let error = report.last_error();
         if error.is_some() && report.required {
             status = "degraded";
@@ -78,7 +91,7 @@ pub(super) async fn health(State(shared): State<Shared>) -> Response {
             "details": view::server(&report),
         }));
     }
-    for one in shared.app.config_status() {
+    for one in shared.app.config_status_for(&who) {
         let error = view::config_error(&one);
         let name = format!("{}/{}", one.active.project.namespace, one.active.project.name);
         components.push(json!({
@@ -118,14 +131,18 @@ pub(super) async fn health(State(shared): State<Shared>) -> Response {
 }
 
 /// Which generation of the configuration is active, for each project that is loaded.
-pub(super) async fn config_status(State(shared): State<Shared>) -> Json<Value> {
-    let projects: Vec<Value> = shared.app.config_status().iter().map(view::config).collect();
+pub(super) async fn config_status(State(shared): State<Shared>, Who(who): Who) -> Json<Value> {
+    let projects: Vec<Value> = shared.app.config_status_for(&who).iter().map(view::config).collect();
     Json(json!({"total": projects.len(), "projects": projects}))
 }
 
 /// Ready from the first accepted connection on: MCP servers and models are reached when they are needed.
-pub(super) async fn readiness(State(shared): State<Shared>) -> Json<Value> {
-    let servers: Vec<Value> = reports(&shared.app)
+/// Whoever may not read is told no more than that.
+pub(super) async fn readiness(State(shared): State<Shared>, Who(who): Who) -> Json<Value> {
+    if !who.has(Scope::Read) {
+        return Json(json!({"status": "ready"}));
+    }
+    let servers: Vec<Value> = reports(&shared.app, &who)
         .iter()
         .map(|report| {
             let ready = matches!(report.state, lf_mcp::ServerState::Ready { .. });
@@ -136,6 +153,9 @@ pub(super) async fn readiness(State(shared): State<Shared>) -> Json<Value> {
 }
 
 /// Those of the project that the daemon was started in.
-fn reports(app: &App) -> Vec<ServerReport> {
-    app.project().map(|project| app.servers_of(&project).reports()).unwrap_or_default()
+fn reports(app: &App, who: &Principal) -> Vec<ServerReport> {
+    let main = app.main_for(who);
+    let mut reports = main.map(|project| app.servers_of(&project).reports()).unwrap_or_default();
+    reports.retain(|report| who.reaches_server(&report.name));
+    reports
 }

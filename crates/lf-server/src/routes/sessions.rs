@@ -6,15 +6,15 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use lf_core::Project;
 use lf_core::model::ChatRequest;
+use lf_core::{Principal, Project};
 use lf_store::{Conversation, Kind, Page};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::Shared;
-use super::conversations::now;
+use super::conversations::{now, owner};
 use super::messages::message;
+use super::{Shared, Who};
 use crate::app::{App, Refusal};
 use crate::approvals::Attendance;
 use crate::memory::{Memory, Running, Saying, unkept};
@@ -55,17 +55,19 @@ pub(super) fn echo(request: &HeaderMap, response: &mut HeaderMap) {
 /// Goes on with a session, which begins when it is first named.
 pub(super) async fn converse(
     app: &Arc<App>,
+    who: &Arc<Principal>,
     scope: Option<&Arc<Project>>,
     session: &str,
     request: ChatRequest,
 ) -> Result<Arc<Running>, Refusal> {
-    let (project, _) = app.find_model(scope, request.model.as_deref()).await?;
+    let (project, _) = app.find_model(who, scope, request.model.as_deref()).await?;
     let memory = app.memory()?;
     let at = now();
     let conversation = Conversation {
-        id: id(&project.namespace, &project.name, session),
+        id: id(who, &project.namespace, &project.name, session),
         scope: format!("{}/{}", project.namespace, project.name),
         kind: Kind::Session,
+        owner: who.id.clone(),
         title: Some(session.to_owned()),
         system: None,
         model: None,
@@ -74,26 +76,32 @@ pub(super) async fn converse(
     };
     memory.store.create(&conversation).await.map_err(|error| unkept(&error))?;
     let attendance = Attendance::Told;
-    let saying = Saying { request, chosen_tools: false, calls_left: None, attendance, recall: None };
+    let who = who.clone();
+    let saying = Saying { who, request, chosen_tools: false, calls_left: None, attendance, recall: None };
     app.converse(scope, &conversation, saying).await
 }
 
-/// A session is of one project: the same name in another one is another conversation.
-fn id(namespace: &str, project: &str, session: &str) -> String {
-    let digest = Sha256::digest(format!("{namespace}/{project}\0{session}").as_bytes());
+/// A session is of one project and of whoever named it: the same name of another one is another conversation.
+fn id(who: &Principal, namespace: &str, project: &str, session: &str) -> String {
+    let mut named = format!("{namespace}/{project}\0{session}");
+    if !who.id.is_empty() {
+        named.push_str(&format!("\0{}", who.id));
+    }
+    let digest = Sha256::digest(named.as_bytes());
     let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("sess-{digits}")
 }
 
 pub(super) async fn history(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path((namespace, project, session)): Path<(String, String, String)>,
     caller: Caller,
 ) -> Response {
     let read = async {
-        shared.app.find_project(&namespace, &project).await?;
+        shared.app.find_project(&who, &namespace, &project).await?;
         let store = &shared.app.memory()?.store;
-        store.messages(&id(&namespace, &project, &session), 0).await.map_err(|error| unkept(&error))
+        store.messages(&id(&who, &namespace, &project, &session), 0).await.map_err(|error| unkept(&error))
     };
     caller.answer(read.await, |kept| {
         let messages: Vec<Value> = kept.iter().map(message).collect();
@@ -103,29 +111,31 @@ pub(super) async fn history(
 
 pub(super) async fn delete(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path((namespace, project, session)): Path<(String, String, String)>,
     caller: Caller,
 ) -> Response {
     let deleted = async {
-        shared.app.find_project(&namespace, &project).await?;
-        forget(shared.app.memory()?, &id(&namespace, &project, &session)).await
+        shared.app.find_project(&who, &namespace, &project).await?;
+        forget(shared.app.memory()?, &id(&who, &namespace, &project, &session)).await
     };
     caller.answer(deleted.await, |_| Json(json!({"message": format!("Session {session} deleted")})))
 }
 
 pub(super) async fn delete_all(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path((namespace, project)): Path<(String, String)>,
     caller: Caller,
 ) -> Response {
     let deleted = async {
-        shared.app.find_project(&namespace, &project).await?;
+        shared.app.find_project(&who, &namespace, &project).await?;
         let memory = shared.app.memory()?;
         let scope = format!("{namespace}/{project}");
         let mut count = 0;
         loop {
             let page = Page { offset: 0, limit: AT_ONCE };
-            let found = memory.store.conversations(&scope, Kind::Session, page).await;
+            let found = memory.store.conversations(&scope, Kind::Session, owner(&who), page).await;
             let found = found.map_err(|error| unkept(&error))?;
             if found.is_empty() {
                 return Ok::<_, Refusal>(count);

@@ -13,14 +13,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
-use lf_core::{ChatEvent, Project};
+use lf_core::{ChatEvent, Principal, Project};
 use lf_dialects::openai_responses::{Create, error_frame};
 use tokio::sync::Semaphore;
 
 use super::answer::{Asked, Begun, first};
 use super::faces::{View, now};
 use super::responses::Keeper;
-use super::{Scoped, Shared};
+use super::{Scoped, Shared, Who};
 use crate::guard::BODY_LIMIT;
 use crate::reply::Caller;
 use crate::responses::{Aside, Held};
@@ -42,7 +42,12 @@ impl Sockets {
     }
 }
 
-pub(super) async fn open(State(shared): State<Shared>, Scoped(scope): Scoped, request: Request) -> Response {
+pub(super) async fn open(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Scoped(scope): Scoped,
+    request: Request,
+) -> Response {
     let (mut parts, _) = request.into_parts();
     let caller = Caller::of(&parts);
     let upgrade = match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
@@ -59,9 +64,14 @@ pub(super) async fn open(State(shared): State<Shared>, Scoped(scope): Scoped, re
     let held = shared.tasks.token();
     let aside = Arc::new(Aside::new(shared.sockets.held.clone()));
     let ends = Ends { stop: shared.stop.clone() };
-    let asker = Asker { shared, scope, caller, headers: parts.headers, aside };
+    // a connection that was opened with a key ends with it
+    let until = shared.app.access.until_revoked(&who);
+    let asker = Asker { shared, who, scope, caller, headers: parts.headers, aside };
     upgrade.max_message_size(BODY_LIMIT).max_frame_size(BODY_LIMIT).on_upgrade(async move |socket| {
-        talk(socket, &ends, |create| asker.turn(create)).await;
+        tokio::select! {
+            () = talk(socket, &ends, |create| asker.turn(create)) => {}
+            () = until.cancelled() => {}
+        }
         drop((held, room));
     })
 }
@@ -88,6 +98,7 @@ impl Line for WebSocket {
 /// Who is at the other end.
 struct Asker {
     shared: Shared,
+    who: Arc<Principal>,
     scope: Option<Arc<Project>>,
     caller: Caller,
     headers: HeaderMap,
@@ -97,9 +108,11 @@ struct Asker {
 impl Asker {
     /// The frames that answer a request. Dropping them cancels the turn.
     fn turn(&self, create: Create) -> Frames {
-        let keeper = Keeper::new(self.shared.app.clone(), self.scope.clone(), self.caller.clone());
+        let app = self.shared.app.clone();
+        let keeper = Keeper::new(app, self.who.clone(), self.scope.clone(), self.caller.clone());
         let asked = Asked {
             shared: self.shared.clone(),
+            who: self.who.clone(),
             scope: self.scope.clone(),
             keeper: keeper.with(self.aside.clone()),
             caller: self.caller.clone(),

@@ -13,13 +13,13 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_core::Stream;
 use futures_util::StreamExt as _;
-use lf_core::ChatEvent;
+use lf_core::{ChatEvent, Principal};
 use lf_store::{TurnRecord, TurnState};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::conversations::at;
+use super::conversations::{at, is_for};
+use super::{Shared, Who};
 use crate::app::{App, Refusal};
 use crate::memory::{Memory, Running, events_of, unkept};
 use crate::reply::Caller;
@@ -27,8 +27,13 @@ use crate::view;
 
 const ALIVE: Duration = Duration::from_secs(15);
 
-pub(super) async fn get(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
-    match find(&shared, &caller, &id).await {
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    caller: Caller,
+) -> Response {
+    match find(&shared, (&who, &caller), &id).await {
         Ok(turn) => Json(shown(&turn)).into_response(),
         Err(refused) => refused,
     }
@@ -43,6 +48,7 @@ pub(super) struct After {
 /// --events` prints as `data`. `Last-Event-ID` or `?after=N` leaves out what was seen.
 pub(super) async fn events(
     State(shared): State<Shared>,
+    Who(who): Who,
     Path(id): Path<String>,
     Query(after): Query<After>,
     headers: HeaderMap,
@@ -63,10 +69,15 @@ pub(super) async fn events(
         Ok(memory) => memory.clone(),
         Err(refusal) => return caller.refusal(&refusal),
     };
+    let turn = match find(&shared, (&who, &caller), &id).await {
+        Ok(turn) => turn,
+        Err(refused) => return refused,
+    };
     if let Some(running) = memory.going(&id).await {
         return watched(&shared, id, memory.watch(running, seen));
     }
-    let turn = match find(&shared, &caller, &id).await {
+    // it may have ended meanwhile
+    let turn = match find(&shared, (&who, &caller), &turn.id).await {
         Ok(turn) => turn,
         Err(refused) => return refused,
     };
@@ -179,20 +190,38 @@ pub(super) fn respond(mut response: Response) -> Response {
 }
 
 /// Stops a turn; one that is over stays as it is. Answers how it then stands.
-pub(super) async fn cancel(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
+pub(super) async fn cancel(
+    State(shared): State<Shared>,
+    Who(who): Who,
+    Path(id): Path<String>,
+    caller: Caller,
+) -> Response {
     let memory = match shared.app.memory() {
         Ok(memory) => memory.clone(),
         Err(refusal) => return caller.refusal(&refusal),
     };
+    if let Err(refused) = find(&shared, (&who, &caller), &id).await {
+        return refused;
+    }
     if let Err(error) = memory.stop(&id).await {
         return caller.refusal(&unkept(&error));
     }
-    get(State(shared), Path(id), caller).await
+    get(State(shared), Who(who), Path(id), caller).await
 }
 
-async fn find(shared: &Shared, caller: &Caller, id: &str) -> Result<TurnRecord, Response> {
+/// One that is not theirs who ask is not there.
+async fn find(
+    shared: &Shared,
+    (who, caller): (&Principal, &Caller),
+    id: &str,
+) -> Result<TurnRecord, Response> {
     let memory = shared.app.memory().map_err(|refusal| caller.refusal(&refusal))?;
-    match memory.store.turn(id).await {
+    let found = async {
+        let Some(turn) = memory.store.turn(id).await? else { return Ok(None) };
+        let conversation = memory.store.conversation(&turn.conversation).await?;
+        Ok(conversation.filter(|conversation| is_for(who, conversation)).map(|_| turn))
+    };
+    match found.await {
         Ok(Some(turn)) => Ok(turn),
         Ok(None) => Err(caller.refuse(StatusCode::NOT_FOUND, &format!("there is no turn `{id}`"))),
         Err(error) => Err(caller.refusal(&unkept(&error))),

@@ -25,6 +25,8 @@ use lf_core::{
 
 use super::*;
 use crate::approvals::{About, Attendance, CallApprovals};
+use crate::authority::Errand;
+use crate::driver::tests::anybody;
 use crate::driver::{Approving, Drive, drive, execute_tool};
 use crate::failover::{Upstream, Upstreams};
 use crate::quotas::Charge;
@@ -69,7 +71,7 @@ fn model(name: &str, servers: &[&str]) -> (String, Result<Arc<Model>, lf_core::p
 }
 
 /// A project in which `narrow` may use what is [`LISTED`]; `wide` may use the other server, too.
-fn project() -> Project {
+pub(crate) fn project() -> Project {
     let deny = |tool: &str, when: Option<&str>| lf_core::policy::Rule {
         tools: Some(vec![glob(tool)]),
         servers: Some(vec![glob("open")]),
@@ -314,13 +316,20 @@ impl Attempts {
         let provider = Caller(Mutex::new(deltas));
         let found = model("narrow", &["open"]).1.expect("a model");
         let upstream = Upstream { model: found, provider: Arc::new(provider), stand_in: None };
-        let about = About { project: "default/demo".to_owned(), model: None, turn: None, conversation: None };
+        let about = About {
+            owner: String::new(),
+            project: "default/demo".to_owned(),
+            model: None,
+            turn: None,
+            conversation: None,
+        };
         let mut events = Vec::new();
         let course = Course::new(setup, &mut events);
         let with = Drive {
             upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
             tools: counted.clone(),
             check: check.clone(),
+            errand: Errand::default(),
             shelf: Shelf::default(),
             charge: Charge::default(),
             turn_timeout: Limits::default().turn_timeout,
@@ -390,7 +399,7 @@ fn rules(race: &Arc<AtomicBool>, counted: &Arc<Counted>) -> Arc<dyn Check> {
         }
         false => Some(narrow.clone()),
     };
-    Arc::new(Rules::of(Arc::new(active)))
+    Arc::new(Rules::of(Arc::new(active), anybody()))
 }
 
 #[test]
@@ -427,7 +436,7 @@ fn a_look_into_a_result_that_was_cut_is_nothing_for_the_rules() {
         Facts::alone(id, Hints::default(), Labels::default())
     };
     let project = Arc::new(project);
-    let rules = Rules::of(Arc::new(move || Some(project.clone())));
+    let rules = Rules::of(Arc::new(move || Some(project.clone())), anybody());
     let may_run = |server| {
         let asked = Asked { model: Some("narrow"), facts: &facts(server), arguments: &Map::new() };
         permit(&rules, &asked).is_ok()

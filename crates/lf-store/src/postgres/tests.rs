@@ -15,6 +15,7 @@ async fn begun(store: &Store, turn: &str, after: Option<i64>) -> Result<crate::T
         id: "c".to_owned(),
         scope: "default/p".to_owned(),
         kind: Kind::Conversation,
+        owner: String::new(),
         title: None,
         system: None,
         model: None,

@@ -164,4 +164,9 @@ pub(crate) const STEPS: &[&str] = &[
     );
     CREATE INDEX spent_by_day ON spent (day);
 "#,
+    r#"
+    -- who made it; empty for whoever asked without a key. Not the daemon that has it, as elsewhere
+    ALTER TABLE conversation ADD COLUMN owner TEXT COLLATE "C" NOT NULL DEFAULT '';
+    ALTER TABLE resume ADD COLUMN owner TEXT COLLATE "C" NOT NULL DEFAULT '';
+"#,
 ];

@@ -14,6 +14,8 @@ pub struct LeftWaiting {
     pub conversation: String,
     /// `namespace/project`
     pub scope: String,
+    /// Whose conversation it is.
+    pub owner: String,
     pub waiting: Waiting,
     /// Milliseconds since 1970.
     pub created: i64,
@@ -55,14 +57,14 @@ impl Store {
 
     /// What a conversation's last turn ended with.
     pub async fn waiting(&self, conversation: &str) -> Result<Option<LeftWaiting>, StoreError> {
-        let sql = "SELECT w.conversation, c.scope, w.body, w.created FROM waiting w
+        let sql = "SELECT w.conversation, c.scope, c.owner, w.body, w.created FROM waiting w
                    JOIN conversation c ON c.id = w.conversation WHERE w.conversation = ?1";
         self.query(sql, vec![conversation.into()]).await?.pop().map(left).transpose()
     }
 
     /// What all conversations' last turns ended with since then, oldest first.
     pub async fn all_waiting(&self, since: i64) -> Result<Vec<LeftWaiting>, StoreError> {
-        let sql = "SELECT w.conversation, c.scope, w.body, w.created FROM waiting w
+        let sql = "SELECT w.conversation, c.scope, c.owner, w.body, w.created FROM waiting w
                    JOIN conversation c ON c.id = w.conversation WHERE w.created > ?1 ORDER BY w.created";
         self.query(sql, vec![since.into()]).await?.into_iter().map(left).collect()
     }
@@ -87,11 +89,12 @@ impl Store {
 
 fn left(row: crate::batch::Row) -> Result<LeftWaiting, StoreError> {
     let mut columns = Columns::of(row);
-    let (conversation, scope, body) = (columns.text(), columns.text(), columns.text());
+    let (conversation, scope) = (columns.text(), columns.text());
+    let (owner, body) = (columns.text(), columns.text());
     let waiting = serde_json::from_str(&body).map_err(|error| StoreError::Unreadable {
         what: "calls that wait in conversation",
         id: conversation.clone(),
         reason: error.to_string(),
     })?;
-    Ok(LeftWaiting { conversation, scope, waiting, created: columns.int(), body })
+    Ok(LeftWaiting { conversation, scope, owner, waiting, created: columns.int(), body })
 }

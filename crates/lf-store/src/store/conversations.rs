@@ -43,6 +43,8 @@ pub struct Conversation {
     /// `namespace/project`.
     pub scope: String,
     pub kind: Kind,
+    /// Who made it; empty for whoever asked without a key.
+    pub owner: String,
     pub title: Option<String>,
     /// Goes before everything that is said.
     pub system: Option<String>,
@@ -67,6 +69,7 @@ fn conversation(row: Row) -> Conversation {
         id: columns.text(),
         scope: columns.text(),
         kind: Kind::named(&columns.text()),
+        owner: columns.text(),
         title: columns.maybe(),
         system: columns.maybe(),
         model: columns.maybe(),
@@ -84,26 +87,28 @@ impl Store {
     }
 
     pub async fn conversation(&self, id: &str) -> Result<Option<Conversation>, StoreError> {
-        let sql = "SELECT id, scope, kind, title, system, model, created, updated
+        let sql = "SELECT id, scope, kind, owner, title, system, model, created, updated
                    FROM conversation WHERE id = ?1";
         Ok(self.query(sql, vec![id.into()]).await?.pop().map(conversation))
     }
 
-    /// Those of a project, the last used first.
+    /// Those of a project, of this owner or of all, the last used first.
     pub async fn conversations(
         &self,
         scope: &str,
         kind: Kind,
+        owner: Option<&str>,
         page: Page,
     ) -> Result<Vec<Conversation>, StoreError> {
-        let sql = "SELECT id, scope, kind, title, system, model, created, updated
-                   FROM conversation WHERE scope = ?1 AND kind = ?2
+        let sql = "SELECT id, scope, kind, owner, title, system, model, created, updated
+                   FROM conversation WHERE scope = ?1 AND kind = ?2 AND owner = coalesce(?5, owner)
                    ORDER BY updated DESC, id LIMIT ?3 OFFSET ?4";
         let params = vec![
             scope.into(),
             kind.name().into(),
             i64::from(page.limit).into(),
             i64::from(page.offset).into(),
+            owner.map(str::to_owned).into(),
         ];
         Ok(self.query(sql, params).await?.into_iter().map(conversation).collect())
     }
@@ -113,6 +118,7 @@ impl Store {
         &self,
         scope: &str,
         words: &str,
+        owner: Option<&str>,
         page: Page,
     ) -> Result<Vec<Conversation>, StoreError> {
         let words: Vec<&str> = words.split_whitespace().collect();
@@ -126,6 +132,7 @@ impl Store {
             words.join(" ").into(),
             i64::from(page.limit).into(),
             i64::from(page.offset).into(),
+            owner.map(str::to_owned).into(),
         ];
         Ok(self.query(sql, params).await?.into_iter().map(conversation).collect())
     }
@@ -201,8 +208,8 @@ impl Store {
 /// Does nothing when there is one of this id.
 pub(super) fn insert(batch: &mut Batch, new: &Conversation) {
     batch.add(
-        "INSERT INTO conversation (id, scope, kind, title, system, model, created, updated)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO conversation (id, scope, kind, title, system, model, created, updated, owner)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO NOTHING",
         vec![
             new.id.as_str().into(),
             new.scope.as_str().into(),
@@ -212,6 +219,7 @@ pub(super) fn insert(batch: &mut Batch, new: &Conversation) {
             new.model.clone().into(),
             new.created.into(),
             new.updated.into(),
+            new.owner.as_str().into(),
         ],
     );
 }

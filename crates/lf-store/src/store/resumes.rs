@@ -21,8 +21,8 @@ impl Store {
         let size = i64::try_from(ROWS + body.len()).unwrap_or(i64::MAX);
         let mut batch = Batch::default();
         batch.add(
-            "INSERT INTO resume (id, body, size, created) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-            vec![id.as_str().into(), body.into(), size.into(), now().into()],
+            "INSERT INTO resume (id, body, size, created, owner) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
+            vec![id.as_str().into(), body.into(), size.into(), now().into(), resume.owner.as_str().into()],
         );
         for call in &resume.ids {
             batch.add(
@@ -38,11 +38,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unreadable`]
     pub async fn remembered(&self, call: &str) -> Result<Option<Resume>, StoreError> {
-        let sql = "SELECT resume.id, resume.body FROM resume
+        let sql = "SELECT resume.id, resume.body, resume.owner FROM resume
                    JOIN resume_call ON resume_call.resume = resume.id WHERE resume_call.call = ?1";
         let Some(row) = self.query(sql, vec![call.into()]).await?.pop() else { return Ok(None) };
         let mut columns = Columns::of(row);
-        let (id, body) = (columns.text(), columns.text());
+        let (id, body, owner) = (columns.text(), columns.text(), columns.text());
         let messages: Vec<Message> = serde_json::from_str(&body).map_err(|error| StoreError::Unreadable {
             what: "call",
             id: call.to_owned(),
@@ -51,7 +51,7 @@ impl Store {
         let sql = "SELECT call FROM resume_call WHERE resume = ?1 ORDER BY call";
         let calls = self.query(sql, vec![id.into()]).await?;
         let ids = calls.into_iter().map(|row| Columns::of(row).text()).collect();
-        Ok(Some(Resume { ids, messages: Arc::from(messages) }))
+        Ok(Some(Resume { owner, ids, messages: Arc::from(messages) }))
     }
 
     /// Forgets what was kept before this time, or is beyond so many bytes of newer ones.

@@ -102,7 +102,7 @@ impl Bench {
 
     /// The ids of the conversations that words find.
     async fn found(&self, words: &str) -> String {
-        let found = self.store.search("default/p", words, ALL).await.unwrap();
+        let found = self.store.search("default/p", words, None, ALL).await.unwrap();
         let mut ids: Vec<String> = found.into_iter().map(|found| found.id).collect();
         ids.sort();
         ids.concat()
@@ -114,6 +114,7 @@ fn conversation(id: &str) -> Conversation {
         id: id.to_owned(),
         scope: "default/p".to_owned(),
         kind: Kind::Conversation,
+        owner: String::new(),
         title: Some(format!("About {id}")),
         system: None,
         model: None,
@@ -140,6 +141,7 @@ fn begun(messages: Vec<Message>) -> Entry {
 }
 
 mod forgetting;
+mod owners;
 mod spent;
 
 const ALL: Page = Page { offset: 0, limit: 100 };
@@ -414,7 +416,7 @@ async fn lists_are_in_the_order_of_use(bench: Bench) {
     }
     let page = async |offset, limit| {
         let page = Page { offset, limit };
-        let found = bench.store.conversations("default/p", Kind::Conversation, page).await.unwrap();
+        let found = bench.store.conversations("default/p", Kind::Conversation, None, page).await.unwrap();
         found.into_iter().map(|found| found.id).collect::<String>()
     };
     assert_eq!(page(0, 10).await, "aBb_", "equal ones by the bytes of their ids");

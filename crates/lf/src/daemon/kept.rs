@@ -31,9 +31,13 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// The conversation that is meant, which is looked for before anybody types.
-    pub(crate) async fn open(chat: &args::Chat, project: Option<&str>) -> Result<Self, Trouble> {
+    pub(crate) async fn open(
+        common: &args::Common,
+        chat: &args::Chat,
+        project: Option<&str>,
+    ) -> Result<Self, Trouble> {
         let server = chat.server.as_deref().unwrap_or(HERE);
-        let (remote, decisions) = (Remote::whole(server)?, Remote::new(server, None)?);
+        let (remote, decisions) = (Remote::whole(common, server)?, Remote::new(common, server, None)?);
         let mut kept = Self { remote, decisions, project: project.map(str::to_owned), id: String::new() };
         match chat.conversation.as_deref() {
             Some("new") => kept.begin_anew().await?,

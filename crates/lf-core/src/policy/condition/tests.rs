@@ -154,7 +154,8 @@ fn what_a_loop_searches_and_puts_together_has_a_bound_in_all() {
     let arguments = json!({"list": list, "body": "x".repeat(150_000)});
     let began = Instant::now();
     let end = began + TIME;
-    let error = holds_at("args.list.exists(i, args.body.matches('[w-x]{3}[^x]'))", &arguments, end).unwrap_err();
+    let error =
+        holds_at("args.list.exists(i, args.body.matches('[w-x]{3}[^x]'))", &arguments, end).unwrap_err();
     assert!(error.contains("more than 100ms"), "{error}");
     let error = holds("args.list.map(i, args.body + 'x').size() == 1", &arguments).unwrap_err();
     assert!(error.contains("too large"), "{error}");

@@ -18,7 +18,11 @@ fn result(id: &str) -> Message {
 #[test]
 fn a_client_may_come_back_in_pieces_or_with_less() {
     let messages = vec![said(&["a", "b", "s"]), result("s")];
-    let resume = Arc::new(Resume { ids: vec!["a".to_owned(), "b".to_owned()], messages: messages.into() });
+    let resume = Arc::new(Resume {
+        owner: String::new(),
+        ids: vec!["a".to_owned(), "b".to_owned()],
+        messages: messages.into(),
+    });
     let find = |id: &str| (id == "a" || id == "b").then(|| resume.clone());
     for mut history in
         [vec![said(&["a"]), result("a"), said(&["b"]), result("b")], vec![said(&["a"]), result("a")]]

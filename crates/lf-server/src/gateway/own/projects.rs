@@ -1,28 +1,15 @@
 //! The tools that show and change stored projects: the same functions, rules and words as their routes.
 
-use std::sync::Arc;
-
-use lf_core::ToolOutput;
+use lf_core::{Principal, ToolOutput};
 use serde_json::{Map, Value, json};
 
 use super::{definition, reading, shown};
 use crate::app::{App, EditRefusal, StoredProject, Wanted};
-use crate::routes::projects::{ONLY_HERE, TEMPLATES, shown as stored};
+use crate::routes::projects::{TEMPLATES, shown as stored};
 
-/// Whether this caller may change projects, or why not.
-pub(super) type Leave = Result<(), &'static str>;
-
-/// What a model is told that asks its own daemon.
-const NOT_OF_ITSELF: &str = "a model of this daemon cannot change projects through the daemon itself";
-
-/// Changing a project is choosing what runs on this machine.
-pub(super) fn leave(asks_itself: bool, loopback: bool) -> Leave {
-    match (asks_itself, loopback) {
-        (true, _) => Err(NOT_OF_ITSELF),
-        (false, false) => Err(ONLY_HERE),
-        (false, true) => Ok(()),
-    }
-}
+/// Whether a model of this daemon asks, which changes nothing through the daemon itself.
+pub(super) const NOT_OF_ITSELF: &str =
+    "a model of this daemon cannot change projects through the daemon itself";
 
 /// The arguments of a tool of this module; `None` for others.
 pub(super) fn arguments(tool: &str) -> Option<&'static [&'static str]> {
@@ -36,18 +23,16 @@ pub(super) fn arguments(tool: &str) -> Option<&'static [&'static str]> {
 }
 
 pub(super) async fn run(
-    app: &Arc<App>,
+    (app, who): (&App, &Principal),
     tool: &str,
     arguments: &Map<String, Value>,
-    leave: Leave,
 ) -> Result<ToolOutput, String> {
     let text = |key: &str| text(arguments, key);
     if tool == "projects_list" {
-        let projects = app.list_projects(text("namespace")?).await.map_err(|refusal| told(&refusal))?;
+        let projects = app.list_projects(who, text("namespace")?).await.map_err(|refusal| told(&refusal))?;
         let projects: Vec<Value> = projects.iter().map(without_config).collect();
         return Ok(shown(&json!({"total": projects.len(), "projects": projects})));
     }
-    leave?;
     let config = match arguments.get("config") {
         None | Some(Value::Null) => None,
         Some(config @ Value::Object(_)) => Some(Wanted::Value(config.clone())),
@@ -63,19 +48,19 @@ pub(super) async fn run(
                 TEMPLATES.join(", ")
             ));
         }
-        return answer(app.create_project(namespace, name, config).await);
+        return answer(app.create_project(who, namespace, name, config).await);
     }
     let (namespace, name) = named(arguments)?.ok_or("`project` is missing")?;
     if tool == "project_delete" {
         let gone = json!({"project": {"namespace": namespace, "name": name}});
         return app
-            .remove_project(namespace, name)
+            .remove_project(who, namespace, name)
             .await
             .map(|()| shown(&gone))
             .map_err(|refusal| told(&refusal));
     }
     let config = config.ok_or("`config` is missing")?;
-    answer(app.replace_project(namespace, name, config, text("revision")?).await)
+    answer(app.replace_project(who, namespace, name, config, text("revision")?).await)
 }
 
 /// The project that is meant: as `namespace/name`, or both apart; `None` where none is.
@@ -129,7 +114,7 @@ pub(super) fn told(refusal: &EditRefusal) -> String {
     told
 }
 
-pub(super) fn definitions(leave: Leave) -> Vec<Value> {
+pub(super) fn definitions() -> Vec<Value> {
     let namespace = json!({"type": "string", "description": "Namespace; without it `default`."});
     let project = json!({"type": "string", "description": "`namespace/name`."});
     let config = json!({
@@ -144,9 +129,6 @@ pub(super) fn definitions(leave: Leave) -> Vec<Value> {
         &json!({"namespace": of}),
         &[],
     )];
-    if leave.is_err() {
-        return tools;
-    }
     let apart = json!({"type": "string", "description": "Its namespace, where `project` is the name alone."});
     let template = json!({"type": "string", "enum": TEMPLATES, "description": "What it begins with."});
     let revision = json!({

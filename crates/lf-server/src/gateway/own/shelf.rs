@@ -1,5 +1,6 @@
 //! What `/mcp` has besides tools: the projects as resources, and the prompts of the daemon's main project.
 
+use lf_core::Principal;
 use lf_core::message::Role;
 use lf_core::project::PromptSet;
 use lf_mcp::endpoint::{Refused, Request};
@@ -19,19 +20,22 @@ pub(super) fn capabilities() -> Value {
     json!({"resources": {}, "prompts": {}, "completions": {}, "logging": {}})
 }
 
-pub(super) async fn answer(app: &App, request: &Request) -> Result<Map<String, Value>, Refused> {
+pub(super) async fn answer(
+    (app, who): (&App, &Principal),
+    request: &Request,
+) -> Result<Map<String, Value>, Refused> {
     let result = match request.method.as_str() {
-        "resources/list" => json!({"resources": resources(app).await?}),
+        "resources/list" => json!({"resources": resources(app, who).await?}),
         "resources/templates/list" => json!({"resourceTemplates": [{
             "uriTemplate": format!("{SCHEME}{{namespace}}/{{name}}"),
             "name": "project",
             "description": "The configuration of a project, secrets masked.",
             "mimeType": "application/json",
         }]}),
-        "resources/read" => read(app, request.param("uri")).await?,
-        "prompts/list" => json!({"prompts": prompts(app)}),
-        "prompts/get" => prompt(app, request)?,
-        "completion/complete" => completion(app, request).await?,
+        "resources/read" => read(app, who, request.param("uri")).await?,
+        "prompts/list" => json!({"prompts": prompts(app, who)}),
+        "prompts/get" => prompt(app, who, request)?,
+        "completion/complete" => completion(app, who, request).await?,
         // what is told after this is decided where it is told
         "logging/setLevel" => json!({}),
         _ => return Err(Refused::UnknownMethod(request.method.clone())),
@@ -46,8 +50,8 @@ fn unavailable(refusal: &EditRefusal) -> Refused {
     Refused::Unavailable(refusal.to_string())
 }
 
-async fn resources(app: &App) -> Result<Vec<Value>, Refused> {
-    let projects = app.list_projects(None).await.map_err(|refusal| unavailable(&refusal))?;
+async fn resources(app: &App, who: &Principal) -> Result<Vec<Value>, Refused> {
+    let projects = app.list_projects(who, None).await.map_err(|refusal| unavailable(&refusal))?;
     let resource = |namespace: &str, name: &str| {
         json!({
             "uri": format!("{SCHEME}{namespace}/{name}"),
@@ -59,7 +63,7 @@ async fn resources(app: &App) -> Result<Vec<Value>, Refused> {
     Ok(projects.iter().map(|project| resource(&project.namespace, &project.name)).collect())
 }
 
-async fn read(app: &App, uri: &str) -> Result<Value, Refused> {
+async fn read(app: &App, who: &Principal, uri: &str) -> Result<Value, Refused> {
     let unknown = || Refused::Upstream {
         code: NO_RESOURCE,
         message: format!("there is no resource `{uri}`"),
@@ -67,7 +71,7 @@ async fn read(app: &App, uri: &str) -> Result<Value, Refused> {
     };
     let (namespace, name) =
         uri.strip_prefix(SCHEME).and_then(|path| path.split_once('/')).ok_or_else(unknown)?;
-    let project = match app.show_project(namespace.to_owned(), name.to_owned()).await {
+    let project = match app.show_project(who, namespace.to_owned(), name.to_owned()).await {
         Ok(project) => crate::routes::projects::shown(&project),
         Err(EditRefusal::NotFound(_) | EditRefusal::BadRequest(_)) => return Err(unknown()),
         Err(refusal) => return Err(unavailable(&refusal)),
@@ -75,8 +79,8 @@ async fn read(app: &App, uri: &str) -> Result<Value, Refused> {
     Ok(json!({"contents": [{"uri": uri, "mimeType": "application/json", "text": format!("{project:#}")}]}))
 }
 
-fn prompts(app: &App) -> Vec<Value> {
-    let Some(project) = app.project() else { return Vec::new() };
+fn prompts(app: &App, who: &Principal) -> Vec<Value> {
+    let Some(project) = app.main_for(who) else { return Vec::new() };
     let listed = project.prompts.iter().map(|(name, set)| {
         let argument = |(name, has_default): (&str, bool)| json!({"name": name, "required": !has_default});
         let arguments: Vec<Value> = arguments(set).into_iter().map(argument).collect();
@@ -101,15 +105,15 @@ fn arguments(set: &PromptSet) -> Vec<(&str, bool)> {
     found
 }
 
-fn named(app: &App, name: &str) -> Result<PromptSet, Refused> {
-    let found = app.project().and_then(|project| project.prompts.get(name).cloned());
+fn named(app: &App, who: &Principal, name: &str) -> Result<PromptSet, Refused> {
+    let found = app.main_for(who).and_then(|project| project.prompts.get(name).cloned());
     found.ok_or_else(|| Refused::Invalid(format!("there is no prompt `{name}`")))
 }
 
-fn prompt(app: &App, request: &Request) -> Result<Value, Refused> {
+fn prompt(app: &App, who: &Principal, request: &Request) -> Result<Value, Refused> {
     let variables = request.params.get("arguments").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut messages = Vec::new();
-    for message in named(app, request.param("name"))?.messages {
+    for message in named(app, who, request.param("name"))?.messages {
         let text = template::fill(&message.content, &variables);
         let text = text.map_err(|error| Refused::Invalid(error.to_string()))?;
         // MCP knows two roles
@@ -120,14 +124,14 @@ fn prompt(app: &App, request: &Request) -> Result<Value, Refused> {
 }
 
 /// Names of projects are proposed; what stands in a prompt can be anything.
-async fn completion(app: &App, request: &Request) -> Result<Value, Refused> {
+async fn completion(app: &App, who: &Principal, request: &Request) -> Result<Value, Refused> {
     let (wanted, argument) = (&request.params["ref"], &request.params["argument"]);
     let begun = argument["value"].as_str().unwrap_or_default();
     let mut values: Vec<String> = Vec::new();
     if wanted["type"] == "ref/prompt" {
-        named(app, wanted["name"].as_str().unwrap_or_default())?;
+        named(app, who, wanted["name"].as_str().unwrap_or_default())?;
     } else {
-        let projects = app.list_projects(None).await.map_err(|refusal| unavailable(&refusal))?;
+        let projects = app.list_projects(who, None).await.map_err(|refusal| unavailable(&refusal))?;
         let chosen = request.params.get("context").map(|context| &context["arguments"]["namespace"]);
         values = match argument["name"].as_str() {
             Some("namespace") => projects.into_iter().map(|project| project.namespace).collect(),

@@ -40,6 +40,7 @@ fn kept(messages: &[Message]) -> Vec<Kept> {
 
 fn conversation(system: Option<&str>) -> Conversation {
     Conversation {
+        owner: String::new(),
         id: "c".to_owned(),
         scope: "a/b".to_owned(),
         kind: Kind::Conversation,

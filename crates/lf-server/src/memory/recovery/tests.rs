@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::authority::Errand;
 use crate::driver::tests::Runs;
 use crate::memory::message_id;
 use crate::memory::tests::unattended;
@@ -137,6 +138,7 @@ fn with(journal: impl Journal + 'static, walks: &Walks) -> Drive {
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
         tools: Arc::new(walking(walks.clone())),
         check: Arc::new(crate::rules::Recorded),
+        errand: Errand::default(),
         shelf: Shelf::default(),
         charge: Charge::default(),
         turn_timeout: std::time::Duration::from_secs(60),
@@ -195,6 +197,7 @@ async fn survives(home: &Home, entries: usize, cut: Cut, repeatable: bool) -> bo
     let memory = home.memory().await;
     let id = uuid::Uuid::new_v4().simple().to_string();
     let conversation = Conversation {
+        owner: String::new(),
         id: id.clone(),
         scope: "a/b".to_owned(),
         kind: Kind::Conversation,
@@ -214,7 +217,7 @@ async fn survives(home: &Home, entries: usize, cut: Cut, repeatable: bool) -> bo
     let journal = Dying { journal, left: entries, cut, leave: memory.leave.clone() };
     let mut events = Vec::new();
     let course = Course::new(setup, &mut events);
-    let running = Arc::new(Running::new(turn.clone(), id.clone()));
+    let running = Arc::new(Running::new(turn.clone(), id.clone(), CancellationToken::new()));
     let guard = memory.line(&id).lock_owned().await;
     memory.run(running.clone(), course, events, with(journal, &walks), guard);
     let told = watched(running).await;
@@ -232,7 +235,7 @@ async fn survives(home: &Home, entries: usize, cut: Cut, repeatable: bool) -> bo
         let Read { mut course, mut events, entries, setup, .. } = read(&memory, &record).await.unwrap();
         let mut journal = memory.store.journal(&record, entries);
         take_up(&mut course, &mut events, &mut journal, &setup.tools);
-        let running = Arc::new(Running::new(turn.clone(), id.clone()));
+        let running = Arc::new(Running::new(turn.clone(), id.clone(), CancellationToken::new()));
         let guard = memory.line(&id).lock_owned().await;
         memory.run(running.clone(), course, events, with(journal, &walks), guard);
         all = watched(running).await;

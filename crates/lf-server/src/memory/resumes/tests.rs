@@ -6,11 +6,11 @@ const ID: &str = "call_0123456789abcdef0123456701";
 
 fn resume(id: &str, text: &str) -> Resume {
     let said = Prose { content: text.into(), ..Prose::default() };
-    Resume { ids: vec![id.to_owned()], messages: vec![Message::User(said)].into() }
+    Resume { owner: String::new(), ids: vec![id.to_owned()], messages: vec![Message::User(said)].into() }
 }
 
 async fn found(resumes: &Resumes, id: &str) -> bool {
-    resumes.find(vec![id.to_owned()]).await.contains_key(id)
+    resumes.find(vec![id.to_owned()], &Principal::local()).await.contains_key(id)
 }
 
 #[tokio::test]

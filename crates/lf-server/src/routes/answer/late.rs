@@ -56,7 +56,7 @@ fn failed(face: Face, error: ErrorReply) -> Event {
     match face {
         Face::Messages => Event::default().event("error").data(error.body.to_string()),
         Face::Responses => Event::default().event("error").data(error_event(error)),
-        Face::Chat | Face::Own => Event::default().data(error.body.to_string()),
+        Face::Chat | Face::Mcp | Face::Own => Event::default().data(error.body.to_string()),
     }
 }
 

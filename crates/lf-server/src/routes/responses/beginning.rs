@@ -90,11 +90,12 @@ impl Keeper {
         if stored.previous.is_some() {
             return Ok(None);
         }
-        let (project, _) = self.app.find_model(self.project.as_ref(), Some(model)).await?;
+        let (project, _) = self.app.find_model(&self.who, self.project.as_ref(), Some(model)).await?;
         Ok(Some(Conversation {
             id: stored.conversation.clone(),
             scope: format!("{}/{}", project.namespace, project.name),
             kind: ConversationKind::Response,
+            owner: self.who.id.clone(),
             title: None,
             system: None,
             model: None,
@@ -150,8 +151,8 @@ impl Asked {
         let begun = async {
             let app = &self.shared.app;
             let memory = app.memory()?;
-            let left = app.left_for(self.scope.as_ref(), &request).await?;
-            let mut prepared = app.prepare(self.scope.as_ref(), request, conversation).await?;
+            let left = app.left_for(&self.who, self.scope.as_ref(), &request).await?;
+            let mut prepared = app.prepare(&self.who, self.scope.as_ref(), request, conversation).await?;
             let head = Head::new(&prepared.setup.id, prepared.setup.model.clone(), view, self.told());
             let mut stored = self.keeper.row(&head, body, plan.previous.as_deref(), Value::Null);
             show(&head, &mut stored);
@@ -201,14 +202,14 @@ impl Asked {
             Ok(())
         });
         let begun = async {
-            let conversation = conversations::find(&self.shared, id).await?;
+            let conversation = conversations::find(&self.shared, &self.who, id).await?;
             if !self.keeper.scope.is_empty() && conversation.scope != self.keeper.scope {
                 return Err(Refusal::UnknownConversation(id.to_owned()));
             }
-            let project = self.shared.app.project_of(&conversation.scope).await?;
+            let project = self.shared.app.project_of(&self.who, &conversation.scope).await?;
             let attendance = Attendance::HandedOver;
-            let recall = Some(recall);
-            let saying = Saying { request, chosen_tools: false, calls_left, attendance, recall };
+            let (who, recall) = (self.who.clone(), Some(recall));
+            let saying = Saying { who, request, chosen_tools: false, calls_left, attendance, recall };
             self.shared.app.converse(Some(&project), &conversation, saying).await
         };
         let running = begun.await.map_err(|refusal| self.caller.refused(&refusal))?;

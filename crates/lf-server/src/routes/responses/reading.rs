@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
-use lf_core::ChatEvent;
+use lf_core::{ChatEvent, Principal};
 use lf_store::{Response as Stored, TurnState};
 use serde_json::{Value, json};
 
@@ -19,10 +19,11 @@ use crate::app::{App, Refusal};
 use crate::memory::{events_of, unkept};
 use crate::reply::{Caller, Face};
 use crate::responses::cancelled;
-use crate::routes::Shared;
 use crate::routes::answer::Events;
+use crate::routes::conversations::is_for;
 use crate::routes::faces::{Head, Shown, View, keep_alive};
 use crate::routes::turns::respond;
+use crate::routes::{Shared, Who};
 
 /// `…/responses/{id}`, or the same within a project.
 #[derive(serde::Deserialize)]
@@ -38,12 +39,8 @@ impl At {
         both.map(|(namespace, project)| format!("{namespace}/{project}")).unwrap_or_default()
     }
 
-    async fn find(&self, app: &App, caller: &Caller) -> Result<Stored, Response> {
-        let found = async {
-            let store = &app.memory()?.store;
-            store.response(&self.scope(), &self.id).await.map_err(|error| unkept(&error))
-        };
-        match found.await {
+    async fn find(&self, app: &App, who: &Principal, caller: &Caller) -> Result<Stored, Response> {
+        match find(app, who, &self.scope(), &self.id).await {
             Ok(Some(stored)) => Ok(stored),
             Ok(None) => {
                 let what =
@@ -53,6 +50,21 @@ impl At {
             Err(refusal) => Err(caller.refusal(&refusal)),
         }
     }
+}
+
+/// A kept response; one that is not theirs who ask is not there.
+pub(super) async fn find(
+    app: &App,
+    who: &Principal,
+    scope: &str,
+    id: &str,
+) -> Result<Option<Stored>, Refusal> {
+    let store = &app.memory()?.store;
+    let Some(found) = store.response(scope, id).await.map_err(|error| unkept(&error))? else {
+        return Ok(None);
+    };
+    let conversation = store.conversation(&found.conversation).await.map_err(|error| unkept(&error))?;
+    Ok(conversation.filter(|conversation| is_for(who, conversation)).map(|_| found))
 }
 
 /// The response that the path names. A request for one that is not there is refused.
@@ -65,7 +77,8 @@ impl FromRequestParts<Shared> for Found {
         let caller = Caller::of(parts);
         let at = Path::<At>::from_request_parts(parts, shared).await;
         let Path(at) = at.map_err(|rejection| caller.refuse(rejection.status(), &rejection.body_text()))?;
-        at.find(&shared.app, &caller).await.map(Self)
+        let Who(who) = Who::from_request_parts(parts, shared).await?;
+        at.find(&shared.app, &who, &caller).await.map(Self)
     }
 }
 

@@ -62,7 +62,7 @@ async fn a_deleted_message_leaves_the_journals_and_the_index_and_the_files(bench
     assert!(bench.store.delete_message("c", "two-answer").await.unwrap());
     assert!(!bench.store.delete_message("c", "two-answer").await.unwrap(), "it is gone");
     assert_eq!(found_in(&bench, SECRET), [] as [String; 0]);
-    assert_eq!(bench.store.search("default/p", SECRET, ALL).await.unwrap(), []);
+    assert_eq!(bench.store.search("default/p", SECRET, None, ALL).await.unwrap(), []);
     let left = bench.store.messages("c", 0).await.unwrap();
     let left: Vec<&str> = left.iter().map(|kept| kept.id.as_str()).collect();
     assert_eq!(left, ["one-said", "one-answer", "three-said", "three-answer"]);
@@ -168,6 +168,7 @@ async fn old_and_large_responses_and_resumes_go_first(bench: Bench) {
     assert_eq!(bench.store.response("", "a").await.unwrap(), None);
 
     let resume = |ids: &[&str]| lf_core::turn::Resume {
+        owner: String::new(),
         ids: ids.iter().map(|id| (*id).to_owned()).collect(),
         messages: vec![assistant(SECRET)].into(),
     };

@@ -1,0 +1,106 @@
+//! `lf keys`: who may use the daemon of this data directory, and for what.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lf_core::principal::Reach;
+use lf_server::access::{Key, Keys, KeysError, NewKey};
+use serde_json::{Value, json};
+
+use crate::args::{self, Common};
+use crate::exit::{Exit, Trouble, print_line};
+use crate::log::printable;
+use crate::project;
+
+pub(crate) fn run(common: &Common, command: &args::Keys) -> Result<Exit, Trouble> {
+    let keys = Keys::at(&project::data_dir(common));
+    match command {
+        args::Keys::Create(new) => create(&keys, new)?,
+        args::Keys::List { json } => list(&keys.list()?, *json)?,
+        args::Keys::Revoke { key } => {
+            let gone = keys.revoke(key)?;
+            anstream::eprintln!("revoked {} ({})", printable(&gone.name), gone.id);
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn create(keys: &Keys, new: &args::NewKey) -> Result<(), Trouble> {
+    // `--tool ''` is an empty list
+    let globs = |list: &Option<Vec<String>>| {
+        let list = list.as_ref()?;
+        Some(list.iter().filter(|glob| !glob.is_empty()).cloned().collect::<Vec<_>>())
+    };
+    let wanted = NewKey {
+        name: new.name.clone(),
+        scopes: new.scopes.clone(),
+        reach: Reach { projects: globs(&new.projects), models: globs(&new.models), tools: globs(&new.tools) },
+        lasts: new.expires,
+    };
+    let (key, text) = keys.create(wanted)?;
+    if new.json {
+        let mut made = shown(&key);
+        made["key"] = text.into();
+        return print_line(made);
+    }
+    anstream::eprintln!("key {} ({}); it is not shown again:", printable(&key.name), key.id);
+    print_line(text)
+}
+
+fn list(keys: &[Key], as_json: bool) -> Result<(), Trouble> {
+    if as_json {
+        let all: Vec<Value> = keys.iter().map(shown).collect();
+        return print_line(json!({"keys": all, "total": all.len()}));
+    }
+    if keys.is_empty() {
+        anstream::eprintln!("no keys; `lf keys create NAME` makes one");
+    }
+    for key in keys {
+        let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.name()).collect();
+        let mut line = format!("{}  {}  {}", key.id, printable(&key.name), scopes.join(","));
+        let Reach { projects, models, tools } = &key.reach;
+        for (what, globs) in [("projects", projects), ("models", models), ("tools", tools)] {
+            if let Some(globs) = globs {
+                line.push_str(&format!("  {what} [{}]", printable(&globs.join(", "))));
+            }
+        }
+        line.push_str(&lifetime(key));
+        print_line(line)?;
+    }
+    Ok(())
+}
+
+fn lifetime(key: &Key) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    match key.expires.map(|end| end.saturating_sub(now)) {
+        None => String::new(),
+        Some(0) => "  expired".to_owned(),
+        Some(left) if left < 2 * 3600 => format!("  expires in {} min", left / 60),
+        Some(left) if left < 2 * 24 * 3600 => format!("  expires in {} h", left / 3600),
+        Some(left) => format!("  expires in {} days", left / (24 * 3600)),
+    }
+}
+
+fn shown(key: &Key) -> Value {
+    json!({
+        "id": key.id,
+        "name": key.name,
+        "scopes": key.scopes,
+        "projects": key.reach.projects,
+        "models": key.reach.models,
+        "tools": key.reach.tools,
+        "created": key.created,
+        "expires": key.expires,
+        "expired": key.is_expired(),
+    })
+}
+
+impl From<KeysError> for Trouble {
+    fn from(error: KeysError) -> Self {
+        let message = printable(&error.to_string());
+        match error {
+            KeysError::Unusable { .. } => Self::failure(message),
+            KeysError::Unknown(_) => Self::usage(message).hint("`lf keys list` tells what there is"),
+            KeysError::Wrong(_) | KeysError::Exists(_) => Self::usage(message),
+        }
+    }
+}
