@@ -39,7 +39,7 @@ async fn what_waits_and_what_is_come_back_for_is_of_whoever_asked(bench: Bench) 
     let entry = begun(Vec::new());
     let begin = Begin { turn: "t", conversation: "c", said: &[], begun: &entry, after: None };
     bench.store.begin(begin).await.unwrap();
-    let waiting = Waiting { calls: Vec::new(), asks: Vec::new() };
+    let waiting = Waiting::default();
     let answer = [("msg".to_owned(), assistant("hello"))];
     bench.store.end(End { waiting: Some(&waiting), ..End::finished("t", "c", &answer) }).await.unwrap();
     let all = bench.store.all_waiting(0).await.unwrap();
