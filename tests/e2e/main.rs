@@ -53,6 +53,7 @@ mod remote_faults;
 mod responses;
 mod retries;
 mod sdk;
+mod secrets;
 mod shared_responses;
 mod storage_faults;
 mod supervision;

@@ -92,8 +92,9 @@ fn dependencies_point_downwards_only() {
         ("lf-core", &[]),
         ("lf-dialects", &["lf-core"]),
         ("lf-config", &["lf-core"]),
-        ("lf-models", &["lf-core", "lf-dialects"]),
-        ("lf-mcp", &["lf-core"]),
+        ("lf-egress", &["lf-core"]),
+        ("lf-models", &["lf-core", "lf-dialects", "lf-egress"]),
+        ("lf-mcp", &["lf-core", "lf-egress"]),
         ("lf-store", &["lf-core"]),
         ("lf-server", &["lf-core", "lf-dialects", "lf-config", "lf-models", "lf-mcp", "lf-store"]),
     ];

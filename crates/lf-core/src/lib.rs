@@ -5,9 +5,13 @@
 
 pub mod secret;
 
+pub mod place;
+
 pub mod principal;
 
 pub mod project;
+
+pub mod operator;
 
 pub mod policy;
 

@@ -29,7 +29,6 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use crate::blocking;
 use crate::failure::{Cause, Failure};
 use crate::record::Record;
 use crate::secrets::Secrets;
@@ -38,6 +37,7 @@ pub use environment::DEPTH_VARIABLE;
 pub(crate) use environment::child_environment;
 use environment::{LookupError, lookup};
 use group::Group;
+use lf_egress::blocking;
 use limits::Bounds;
 pub(crate) use pin::Mark;
 use tail::Tail;

@@ -5,15 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream, Bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use bytes::BytesMut;
-use futures_util::StreamExt as _;
-use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::reply::{Caller, RequestId};
 
@@ -21,9 +18,6 @@ use crate::reply::{Caller, RequestId};
 pub(crate) const BODY_LIMIT: usize = 10 * 1024 * 1024;
 /// A whole request body.
 const BODY_WAIT: Duration = Duration::from_secs(30);
-/// What is sent of a body that is too large is let run out for so long at most, and until nothing came for the second.
-const LINGER: Duration = Duration::from_secs(2);
-const QUIET: Duration = Duration::from_millis(100);
 
 /// Which hosts a request may be addressed to, and which pages may send it.
 #[derive(Debug, Clone, Default)]
@@ -214,57 +208,35 @@ pub(crate) async fn json_body(parts: &Parts, body: Body) -> Result<Bytes, Respon
 /// A whole response, in the caller's dialect.
 pub(crate) async fn whole_body(parts: &Parts, body: Body) -> Result<Bytes, Response> {
     let refuse = |status, what: &str| Caller::of(parts).refuse(status, what);
-    let headers = &parts.headers;
-    let declared = headers.get(header::CONTENT_LENGTH);
-    let declared = declared.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    let mut body = body.into_data_stream();
-    let read = match declared {
-        Some(length) if length > BODY_LIMIT as u64 => Err(Unread::TooLarge),
-        _ => read(&mut body).await,
-    };
-    match read {
-        Ok(bytes) => Ok(bytes),
-        Err(Unread::TooLarge) => {
-            // who asks first whether to send it has not begun
-            if !headers.contains_key(header::EXPECT) {
-                run_out(body).await;
-            }
+    let declared =
+        parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if declared.is_some_and(|length: u64| length > BODY_LIMIT as u64) {
+        let what = format!("the request body is larger than {BODY_LIMIT} bytes");
+        return Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, &what));
+    }
+    match tokio::time::timeout(BODY_WAIT, to_bytes(body, BODY_LIMIT)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_too_large(&error) => {
             let what = format!("the request body is larger than {BODY_LIMIT} bytes");
             Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, &what))
         }
-        Err(Unread::BrokeOff) => Err(refuse(StatusCode::BAD_REQUEST, "the request body broke off")),
-        Err(Unread::Late) => {
+        Ok(Err(_)) => Err(refuse(StatusCode::BAD_REQUEST, "the request body broke off")),
+        Err(_) => {
             let what = format!("the request body did not arrive within {BODY_WAIT:?}");
             Err(refuse(StatusCode::REQUEST_TIMEOUT, &what))
         }
     }
 }
 
-/// Why there is no body.
-enum Unread {
-    TooLarge,
-    BrokeOff,
-    Late,
-}
-
-async fn read(body: &mut BodyDataStream) -> Result<Bytes, Unread> {
-    let end = Instant::now() + BODY_WAIT;
-    let mut whole = BytesMut::new();
-    while let Some(part) = timeout_at(end, body.next()).await.map_err(|_| Unread::Late)? {
-        let part = part.map_err(|_| Unread::BrokeOff)?;
-        if whole.len() + part.len() > BODY_LIMIT {
-            return Err(Unread::TooLarge);
+fn is_too_large(error: &axum::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if inner.to_string().contains("length limit") {
+            return true;
         }
-        whole.extend_from_slice(&part);
+        source = inner.source();
     }
-    Ok(whole.freeze())
-}
-
-/// Lets run out what is sent of a body that is not wanted: where a connection is closed that a client still sends on, the
-/// client may lose the answer.
-async fn run_out(mut body: BodyDataStream) {
-    let flowing = async { while let Ok(Some(Ok(_))) = timeout(QUIET, body.next()).await {} };
-    let _ = timeout(LINGER, flowing).await;
+    false
 }
 
 pub(crate) async fn not_found(request: Request) -> Response {

@@ -183,7 +183,7 @@ impl Reader {
         self.approvals.forget(&full).map_err(EditRefusal::Failed)
     }
 
-    /// Checks the text, holds its new commands back, and only then writes it.
+    /// Checks the text, holds back what is new in it and wants an approval, and only then writes it.
     fn store(
         &self,
         path: &Path,
@@ -209,9 +209,10 @@ impl Reader {
                 "MCP server `{server}` would start a command: to write that needs the scope `config:exec`"
             )));
         }
-        if !changed.is_empty() {
-            self.approvals.require(&format!("{namespace}/{name}"), &changed).map_err(EditRefusal::Failed)?;
-        }
+        let before = self.as_written(path);
+        self.approvals
+            .require(&format!("{namespace}/{name}"), &changed, before.as_ref())
+            .map_err(EditRefusal::Failed)?;
         std::fs::create_dir_all(directory)?;
         if let Ok(before) = std::fs::read_to_string(path) {
             let mut backup = path.to_owned().into_os_string();

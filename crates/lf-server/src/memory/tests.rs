@@ -47,6 +47,7 @@ fn project(name: &str, models: impl IntoIterator<Item = Model>) -> Project {
         default_model: models.keys().next().cloned(),
         models,
         prompts: IndexMap::new(),
+        carried: Vec::new(),
         storage: Ok(Default::default()),
         policy: lf_core::policy::Policy::default(),
         quota: lf_core::quota::Quota::default(),
@@ -79,7 +80,7 @@ impl Bench {
             }),
             pool,
             timeouts: crate::Timeouts::default(),
-            roots: Vec::new(),
+            egress: crate::Egress::new(Arc::default(), Vec::new()),
             store: Ok(Store::open(directory.path().to_owned()).await.unwrap()),
             recordings: None,
         });

@@ -88,6 +88,7 @@ pub(crate) fn project() -> Project {
         models: IndexMap::from([model("narrow", &["open"]), model("wide", &["open", "closed"])]),
         default_model: None,
         prompts: IndexMap::new(),
+        carried: Vec::new(),
         storage: Ok(Default::default()),
         policy: Policy {
             rules: vec![deny("wipe", None), deny("send", Some("args.n >= 0"))],
