@@ -4,7 +4,11 @@ mod app;
 
 mod approvals;
 
+pub mod audit;
+
 mod template;
+
+mod timestamp;
 
 mod chat;
 
