@@ -19,7 +19,7 @@ fn delete(url: &str) -> Response {
 }
 
 /// How often the tool was called.
-fn calls(log: &Path, tool: &str) -> usize {
+pub(super) fn calls(log: &Path, tool: &str) -> usize {
     let log = std::fs::read_to_string(log).unwrap_or_default();
     log.lines().filter(|line| line.starts_with(&format!("call {tool} "))).count()
 }

@@ -112,6 +112,7 @@ fn each_outside_language_has_one_crate() {
         ("axum", &["lf-server", "lf-tests", "lf-conformance-fixture"]),
         ("serde-saphyr", &["lf-config"]),
         ("rusqlite", &["lf-store"]),
+        ("tokio-postgres", &["lf-store"]),
         ("toml", &["lf-config"]),
         ("clap", &["lf"]),
         ("anyhow", &["lf", "lf-tests", "lf-conformance-fixture"]),

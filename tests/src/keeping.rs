@@ -4,7 +4,7 @@ use lf_core::message::{AssistantMessage, Prose};
 use lf_core::model::ModelRequest;
 use lf_core::turn::{Entry, Setup};
 use lf_core::{Journal as _, Message, ModelDelta, ToolSet};
-use lf_store::{Begin, Conversation, Kind, Store, StoreError, TurnState};
+use lf_store::{Begin, Conversation, End, Kind, Store, StoreError, TurnState};
 
 /// Entries of a turn, the first one among them.
 pub const ENTRIES: usize = 4;
@@ -42,12 +42,13 @@ pub async fn keep_turn(
         ToolSet::default(),
     )));
     let said = [(question_id(turn), question)];
-    let mut journal = store.begin(Begin { turn, conversation, said: &said, begun: &begun }).await?;
+    let mut journal =
+        store.begin(Begin { turn, conversation, said: &said, begun: &begun, after: None }).await?;
     acknowledged(1);
     for entry in 1..ENTRIES {
         journal.append(&Entry::Delta(ModelDelta::Text(format!("piece {entry} "))));
         let unkept = |error: lf_core::JournalError| StoreError::Unavailable {
-            path: store.path().to_owned(),
+            place: store.place(),
             reason: error.reason,
         };
         journal.flush().await.map_err(unkept)?;
@@ -56,7 +57,7 @@ pub async fn keep_turn(
     let answer =
         AssistantMessage { content: format!("All of {turn}.").into(), ..AssistantMessage::default() };
     let said = [(answer_id(turn), Message::Assistant(answer))];
-    store.end(turn, conversation, TurnState::Finished, &said).await?;
+    store.end(End::finished(turn, conversation, &said)).await?;
     acknowledged(COMMITS);
     Ok(())
 }
@@ -80,7 +81,7 @@ pub async fn missing(
     commits: usize,
 ) -> Result<Option<String>, StoreError> {
     let Some(record) = store.turn(turn).await? else { return Ok(Some(format!("turn {turn}"))) };
-    let entries = store.entries(&record).await?.len();
+    let entries = store.entries(&record, 0).await?.len();
     if entries < commits.min(ENTRIES) {
         return Ok(Some(format!("entries of turn {turn}: {entries} of {commits}")));
     }

@@ -46,6 +46,8 @@ pub mod tls_front;
 
 pub mod peers;
 
+pub use lf_test_postgres as postgres;
+
 pub mod conformance;
 
 pub mod corpus;

@@ -20,6 +20,7 @@ mod provider;
 mod retry;
 mod server;
 mod size;
+mod storage;
 mod tools;
 
 use prompts::Prompts;
@@ -66,6 +67,7 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
         models,
         default_model,
         prompts: prompts.sets,
+        storage: storage::read(root, context, report),
     }
 }
 

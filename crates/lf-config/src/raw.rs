@@ -45,6 +45,10 @@ pub struct RawProject {
     pub mcp: Option<RawMcp>,
     /// Models and how they are asked.
     pub runtime: Option<RawRuntime>,
+    /// Where the daemon that is started with this file keeps conversations: `sqlite` (in its data directory) or
+    /// `postgres://user:password@host:port/database`, which several daemons share. `LF_STORAGE` comes before it.
+    #[schemars(extend("default" = "sqlite"))]
+    pub storage: Option<String>,
     /// Kept; not used by this version.
     #[schemars(extend("x-unused" = true))]
     pub rag: Option<Value>,

@@ -53,3 +53,10 @@ pub enum ChatEvent {
     /// Last event of a turn that did not.
     Failed(ModelError),
 }
+
+impl ChatEvent {
+    /// Whether the turn is over with it.
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Finished { .. } | Self::Failed(_))
+    }
+}

@@ -2,6 +2,8 @@
 
 mod approval;
 mod auth;
+mod provider;
+mod storage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use crate::model::Dialect;
 use crate::tool::{Approval, Hints, Retries};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
+pub use provider::Provider;
+pub use storage::Storage;
 
 /// One project.
 #[derive(Debug, Clone)]
@@ -31,6 +35,8 @@ pub struct Project {
     /// A key of `models`; `None` only when there are no models.
     pub default_model: Option<String>,
     pub prompts: IndexMap<String, PromptSet>,
+    /// Of the daemon that is started with this file; without meaning in any other.
+    pub storage: Result<Storage, Disabled>,
 }
 
 /// Why an entry of the file cannot be used although the file is right, such as a missing variable.
@@ -369,55 +375,6 @@ impl Model {
             extra_body: Map::new(),
             limits: Limits::default(),
             fallback: Vec::new(),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Provider {
-    Openai,
-    Anthropic,
-    Ollama,
-    Gemini,
-    Universal,
-    Lemonade,
-    Demo,
-    Replay,
-}
-
-impl Provider {
-    pub const ALL: [Self; 8] = [
-        Self::Openai,
-        Self::Anthropic,
-        Self::Ollama,
-        Self::Gemini,
-        Self::Universal,
-        Self::Lemonade,
-        Self::Demo,
-        Self::Replay,
-    ];
-
-    /// How its API speaks where the file does not say.
-    pub fn dialect(self) -> Dialect {
-        match self {
-            Self::Anthropic => Dialect::Anthropic,
-            Self::Gemini => Dialect::Gemini,
-            Self::Openai | Self::Ollama | Self::Universal | Self::Lemonade | Self::Demo | Self::Replay => {
-                Dialect::OpenaiChat
-            }
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Openai => "openai",
-            Self::Anthropic => "anthropic",
-            Self::Ollama => "ollama",
-            Self::Gemini => "gemini",
-            Self::Universal => "universal",
-            Self::Lemonade => "lemonade",
-            Self::Demo => "demo",
-            Self::Replay => "replay",
         }
     }
 }

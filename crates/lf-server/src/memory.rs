@@ -1,29 +1,33 @@
 //! Conversations that are kept. Each of their turns runs by itself, whoever watches it, and is in the journal before it is
 //! acted on or shown; what the daemon leaves unfinished goes on when it is back.
 
+mod approving;
 mod context;
 mod endings;
+mod following;
 mod forgetting;
 mod recovery;
 mod resumes;
 mod running;
+mod sharing;
+mod speaking;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Decision, Done, Entry, Verdict, Waiting};
+use lf_core::turn::{Course, Done, Entry};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
-use lf_store::{Begin, Conversation, LeftWaiting, Store, StoreError, TurnState};
+use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::app::{App, Refusal};
-use crate::approvals::{self, About, Attendance, Outcome};
+use crate::approvals::{About, Attendance};
 use crate::chat::{self, Prepared};
 use crate::driver::{Approving, Drive, drive};
 use crate::recording::{Recorded, Recording};
@@ -35,12 +39,13 @@ use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use resumes::Resumes;
 pub(crate) use running::Running;
+use speaking::Order;
+pub(crate) use speaking::busy;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
 const TURNS: usize = 4096;
-/// Of these, those that wait for their turn to speak in one conversation, and for how long: two turns of the default limit.
-const WAITING: usize = 256;
-const SPEAK_WAIT: Duration = Duration::from_secs(600);
+/// How often another daemon may be faster to speak.
+pub(crate) const TRIES: usize = 16;
 
 /// Everything that goes on in kept conversations.
 pub(crate) struct Memory {
@@ -48,7 +53,7 @@ pub(crate) struct Memory {
     /// By the turn's id.
     running: Mutex<HashMap<String, Arc<Running>>>,
     /// One turn at a time in each conversation.
-    order: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    order: Order,
     tasks: TaskTracker,
     /// Turns are left where they are, to be gone on with at the next start.
     leave: CancellationToken,
@@ -56,9 +61,13 @@ pub(crate) struct Memory {
     closing: CancellationToken,
     endings: Endings,
     forgotten: Forgotten,
+    /// What shares the store with other daemons, until no turn runs any more.
+    sharing: TaskTracker,
+    ended: CancellationToken,
 }
 
 /// What is said in a conversation, and how it is to be answered.
+#[derive(Clone)]
 pub(crate) struct Saying {
     /// The client's: model, messages, tools, parameters.
     pub request: ChatRequest,
@@ -75,24 +84,20 @@ impl Memory {
         Self {
             store,
             running: Mutex::default(),
-            order: Mutex::default(),
+            order: Order::default(),
             tasks: TaskTracker::new(),
             leave: CancellationToken::new(),
             closing: CancellationToken::new(),
             endings: Endings::default(),
             forgotten: Forgotten::default(),
+            sharing: TaskTracker::new(),
+            ended: CancellationToken::new(),
         }
     }
 
     /// A turn that runs now.
     pub(crate) fn running(&self, turn: &str) -> Option<Arc<Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).get(turn).cloned()
-    }
-
-    /// The turns that run in a conversation.
-    pub(crate) fn running_in(&self, conversation: &str) -> Vec<Arc<Running>> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.values().filter(|turn| turn.conversation == conversation).cloned().collect()
     }
 
     /// Does something that nobody waits for, but a drain.
@@ -108,45 +113,12 @@ impl Memory {
             biased;
             // also where nothing runs: what still waits to begin must not
             () = now.cancelled() => self.leave.cancel(),
-            () = self.tasks.wait() => return,
+            () = self.tasks.wait() => {}
         }
         self.tasks.wait().await;
-    }
-
-    /// Waits until it is this caller's turn to speak.
-    pub(crate) async fn turn_to_speak(&self, conversation: &str) -> OwnedMutexGuard<()> {
-        self.line(conversation).lock_owned().await
-    }
-
-    /// The same without waiting; `None` while a turn runs.
-    pub(crate) fn quiet(&self, conversation: &str) -> Option<OwnedMutexGuard<()>> {
-        self.line(conversation).try_lock_owned().ok()
-    }
-
-    /// The same for a client, which does not wait for ever.
-    async fn soon_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
-        let line = self.line(conversation);
-        let busy =
-            |why: String| Refusal::Busy(format!("conversation `{conversation}` {why}; try again later"));
-        // this one, and the one that speaks
-        let waiting = Arc::strong_count(&line).saturating_sub(2);
-        if waiting >= WAITING {
-            return Err(busy(format!("has {waiting} messages waiting")));
-        }
-        let speaks = tokio::time::timeout(SPEAK_WAIT, line.lock_owned()).await;
-        speaks.map_err(|_| busy(format!("was busy for {SPEAK_WAIT:?}")))
-    }
-
-    /// Who holds this lock speaks in the conversation; the others wait for it in the order in which they came.
-    fn line(&self, conversation: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        order.retain(|_, line| line.strong_count() > 0);
-        if let Some(line) = order.get(conversation).and_then(Weak::upgrade) {
-            return line;
-        }
-        let line = Arc::new(tokio::sync::Mutex::new(()));
-        order.insert(conversation.to_owned(), Arc::downgrade(&line));
-        line
+        self.ended.cancel();
+        self.sharing.close();
+        self.sharing.wait().await;
     }
 }
 
@@ -160,6 +132,8 @@ struct Ready {
     said: Vec<(String, Message)>,
     /// So many of the first of them are kept already.
     kept: usize,
+    /// The last place in the conversation that was read; without it the turn begins whatever is said meanwhile.
+    after: Option<i64>,
     guard: OwnedMutexGuard<()>,
 }
 
@@ -170,33 +144,6 @@ impl App {
     /// When it has none, or it could not be opened.
     pub(crate) fn memory(&self) -> Result<&Arc<Memory>, Refusal> {
         self.memory.as_ref().map_err(|reason| Refusal::NoMemory { reason: reason.clone() })
-    }
-
-    /// Decides about a call that waits, wherever it does.
-    ///
-    /// # Errors
-    /// When the decision cannot be kept.
-    pub(crate) async fn decide(&self, id: &str, decision: Decision) -> Result<Outcome, Refusal> {
-        let outcome = self.approvals.decide(id, decision.clone()).await;
-        let Ok(memory) = self.memory() else { return Ok(outcome) };
-        if outcome != Outcome::Unknown {
-            return Ok(outcome);
-        }
-        let left = memory.store.all_waiting(approvals::oldest()).await.map_err(|error| unkept(&error))?;
-        let Some(left) = left.into_iter().find(|left| left.waiting.asks.iter().any(|ask| ask.id == id))
-        else {
-            return Ok(Outcome::Unknown);
-        };
-        // as it is when no turn runs that could have taken it
-        let _guard = memory.turn_to_speak(&left.conversation).await;
-        let now = memory.store.waiting(&left.conversation).await.map_err(|error| unkept(&error))?;
-        let Some(LeftWaiting { mut waiting, .. }) = now else { return Ok(Outcome::Unknown) };
-        if !approvals::decide(&mut waiting, id, &decision) {
-            return Ok(Outcome::Unknown);
-        }
-        let kept =
-            memory.store.decided(&left.conversation, &waiting).await.map_err(|error| unkept(&error))?;
-        Ok(if kept { Outcome::Taken } else { Outcome::Unknown })
     }
 
     /// Goes on with a conversation: what is said is kept, and a turn begins that runs to its end whether or not somebody
@@ -233,12 +180,17 @@ impl App {
         saying: Saying,
     ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
-        let ready = tokio::select! {
-            biased;
-            () = memory.leave.cancelled() => return Err(ModelError::going_down().into()),
-            ready = self.ready(memory, scope, conversation, saying) => ready?,
-        };
-        memory.set_going(ready).await
+        for _ in 0..TRIES {
+            let ready = tokio::select! {
+                biased;
+                () = memory.leave.cancelled() => return Err(ModelError::going_down().into()),
+                ready = self.ready(memory, scope, conversation, saying.clone()) => ready?,
+            };
+            if let Some(running) = memory.set_going(ready).await? {
+                return Ok(running);
+            }
+        }
+        Err(busy(conversation, "is spoken in at other daemons again and again"))
     }
 
     async fn ready(
@@ -249,8 +201,7 @@ impl App {
         saying: Saying,
     ) -> Result<Ready, Refusal> {
         let unkept = |error: StoreError| unkept(&error);
-        let guard = memory.soon_to_speak(id).await?;
-        memory.settle(Some(id)).await.map_err(unkept)?;
+        let guard = memory.next_to_speak(id).await?;
         // it may have been changed or deleted while this one waited
         let found = memory.store.conversation(id).await.map_err(unkept)?;
         let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
@@ -264,6 +215,7 @@ impl App {
             .into_iter()
             .partition(|message| matches!(message, Message::System(_)));
         let said = unsaid(&kept, said);
+        let after = kept.last().map_or(0, |kept| kept.seq);
         let again = kept.split_off(kept.len() - context::repeated(&kept, &said));
         let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
         let shown = context::window(&conversation, &systems, &kept, &said, budget);
@@ -285,10 +237,15 @@ impl App {
         let kept = again.len();
         let new = said.into_iter().skip(kept).map(|message| (message_id(), message));
         let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
-        Ok(Ready { kept, ..self.armed(prepared, conversation.id, said, attendance, guard) })
+        Ok(Ready {
+            kept,
+            after: Some(after),
+            ..self.armed(prepared, conversation.id, said, attendance, guard)
+        })
     }
 
-    /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end.
+    /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end. Of the guards the first
+    /// is held until the turn runs, the second as long as it does.
     ///
     /// # Errors
     /// [`Refusal::NoMemory`]; then nothing was kept.
@@ -298,15 +255,20 @@ impl App {
         conversation: &str,
         said: Vec<(String, Message)>,
         attendance: Attendance,
-        guard: OwnedMutexGuard<()>,
+        (settled, own): (OwnedMutexGuard<()>, OwnedMutexGuard<()>),
     ) -> Result<Arc<Running>, Refusal> {
         let memory = self.memory()?;
         self.check_room(memory)?;
-        let ready = self.armed(prepared, conversation.to_owned(), said, attendance, guard);
+        let ready = self.armed(prepared, conversation.to_owned(), said, attendance, own);
         let here = memory.clone();
         // dropped meanwhile, it begins all the same
-        let begun = memory.tasks.spawn(async move { here.set_going(ready).await });
-        begun.await.unwrap_or_else(|error| Err(not_begun(&error)))
+        let begun = memory.tasks.spawn(async move {
+            // a turn that is kept and does not run yet would be taken for one that was left
+            let _settled = settled;
+            here.set_going(ready).await
+        });
+        let begun = begun.await.unwrap_or_else(|error| Err(not_begun(&error)))?;
+        begun.ok_or_else(|| busy(conversation, "is spoken in at another daemon"))
     }
 
     fn armed(
@@ -324,7 +286,7 @@ impl App {
             wait: prepared.setup.limits.approval_timeout,
         };
         let recording = self.recording(&prepared.project, &prepared.setup, None);
-        Ready { prepared, approving, recording, conversation, said, kept: 0, guard }
+        Ready { prepared, approving, recording, conversation, said, kept: 0, after: None, guard }
     }
 }
 
@@ -333,13 +295,18 @@ fn not_begun(error: &tokio::task::JoinError) -> Refusal {
 }
 
 impl Memory {
-    /// Keeps what was said and the beginning of its turn, and lets it run.
-    async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Arc<Running>, Refusal> {
-        let Ready { prepared, approving, recording, conversation, said, kept, guard } = ready;
+    /// Keeps what was said and the beginning of its turn, and lets it run. Nothing where another daemon's turn came first.
+    async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Option<Arc<Running>>, Refusal> {
+        let Ready { prepared, approving, recording, conversation, said, kept, after, guard } = ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
-        let begin = Begin { turn: &turn, conversation: &conversation, said: &said[kept..], begun: &begun };
-        let kept = Box::new(self.store.begin(begin).await.map_err(|error| unkept(&error))?);
+        let said_now = &said[kept..];
+        let begin = Begin { turn: &turn, conversation: &conversation, said: said_now, begun: &begun, after };
+        let kept = match self.store.begin(begin).await {
+            Ok(journal) => Box::new(journal),
+            Err(StoreError::Overtaken { .. }) => return Ok(None),
+            Err(error) => return Err(unkept(&error)),
+        };
         let mut journal: Box<dyn Journal> = match recording {
             Some(recording) => Box::new(Recorded { kept, recording }),
             None => kept,
@@ -358,7 +325,7 @@ impl Memory {
             remember: Box::new(|_| {}),
         };
         self.run(running.clone(), course, events, with, guard);
-        Ok(running)
+        Ok(Some(running))
     }
 
     /// Lets a turn run. It is over when its end is kept.
@@ -388,14 +355,24 @@ impl Memory {
                 let event = tokio::select! {
                     biased;
                     () = memory.leave.cancelled() => break,
+                    () = running.lost.cancelled() => break,
                     event = events.next() => event,
                 };
                 let Some(mut event) = event else { break };
                 memory.learn(&running, &event).await;
                 if let Some(state) = running.ends_with(&event) {
                     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    if let Err(error) = memory.end(&running, state, done).await {
-                        event = ended_unkept(event, &error);
+                    let ended = tokio::select! {
+                        biased;
+                        // its journal has all of it
+                        () = running.lost.cancelled() => break,
+                        ended = memory.end(&running, state, done) => ended,
+                    };
+                    match ended {
+                        Ok(()) => {}
+                        // it goes on elsewhere, and is watched there
+                        Err(StoreError::Overtaken { .. }) => break,
+                        Err(error) => event = ended_unkept(event, &error),
                     }
                 }
                 running.tell(event);
@@ -403,30 +380,8 @@ impl Memory {
         });
     }
 
-    /// What is approved for all of the conversation is so for later turns, too.
-    async fn learn(&self, running: &Running, event: &ChatEvent) {
-        let ChatEvent::ApprovalDecided(ask) = event else { return };
-        if ask.decision.as_ref().is_none_or(|decision| decision.verdict != Verdict::Always) {
-            return;
-        }
-        if let Err(error) = self.store.approve_always(&running.conversation, &ask.tool).await {
-            error!(turn = running.turn, %error, "an approval for the conversation could not be kept");
-        }
-    }
-
-    /// What the last turn of a conversation ended with; what is too old by now is a no.
-    async fn waiting(&self, conversation: &str) -> Result<Option<Waiting>, StoreError> {
-        let left = self.store.waiting(conversation).await?;
-        Ok(left.map(|LeftWaiting { mut waiting, created, .. }| {
-            if created < approvals::oldest() {
-                approvals::expire(&mut waiting);
-            }
-            waiting
-        }))
-    }
-
     /// # Errors
-    /// When the end is to be kept later.
+    /// When the end is to be kept later, or the turn is another daemon's by now.
     async fn end(
         self: &Arc<Self>,
         running: &Running,
@@ -437,6 +392,10 @@ impl Memory {
         let (turn, conversation) = (running.turn.clone(), running.conversation.clone());
         let ending = Ending { turn, conversation, state, said: named(said), waiting };
         if let Err(error) = self.keep(&ending).await {
+            if matches!(error, StoreError::Overtaken { .. }) {
+                warn!(turn = running.turn, %error, "a turn is let go of");
+                return Err(error);
+            }
             error!(turn = running.turn, %error, "the end of a turn cannot be kept now");
             self.owe(ending).await;
             return Err(error);

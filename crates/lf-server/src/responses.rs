@@ -46,6 +46,10 @@ impl Making {
         self.way().contains_key(id)
     }
 
+    pub(crate) fn any(&self) -> bool {
+        !self.way().is_empty()
+    }
+
     /// False where it is not running, or ends already.
     pub(crate) fn stop(&self, id: &str) -> bool {
         let mut way = self.way();

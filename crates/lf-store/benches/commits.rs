@@ -92,7 +92,7 @@ async fn begin(store: &Store, turns: usize) -> Vec<TurnJournal> {
         let (title, system, model) = (None, None, None);
         let new = Conversation { id: id.clone(), scope, kind, title, system, model, created: 1, updated: 1 };
         store.create(&new).await.unwrap();
-        let begin = Begin { turn: &id, conversation: &id, said: &[], begun: &Entry::Answered };
+        let begin = Begin { turn: &id, conversation: &id, said: &[], begun: &Entry::Answered, after: None };
         journals.push(store.begin(begin).await.unwrap());
     }
     journals

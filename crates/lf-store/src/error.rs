@@ -9,17 +9,20 @@ pub enum StoreError {
     #[error("`{}` is in use by another daemon", path.display())]
     InUse { path: PathBuf },
     /// Made by a later version of this program.
-    #[error("`{}` has schema version {found}, and this program knows up to {known}", path.display())]
-    TooNew { path: PathBuf, found: i64, known: i64 },
+    #[error("`{place}` has schema version {found}, and this program knows up to {known}")]
+    TooNew { place: String, found: i64, known: i64 },
     /// The file is damaged. It is left as it is.
     #[error("`{}` is damaged: {reason}", path.display())]
     Corrupt { path: PathBuf, reason: String },
     /// There is no room for what was to be kept.
-    #[error("no space is left for `{}`", path.display())]
-    Full { path: PathBuf },
-    /// It cannot be written or read now (read-only, locked, gone, …); it may be possible later.
-    #[error("cannot use `{}`: {reason}", path.display())]
-    Unavailable { path: PathBuf, reason: String },
+    #[error("no space is left for `{place}`")]
+    Full { place: String },
+    /// It cannot be written or read now (read-only, locked, gone, not reached, …); it may be possible later.
+    #[error("cannot use `{place}`: {reason}")]
+    Unavailable { place: String, reason: String },
+    /// Another daemon was faster: it runs the turn, or something was said in the conversation meanwhile.
+    #[error("{what} `{id}` was gone on with by another daemon")]
+    Overtaken { what: &'static str, id: String },
     #[error("there is no {what} `{id}`")]
     NotFound { what: &'static str, id: String },
     /// What is stored cannot be read by this program.
@@ -34,14 +37,17 @@ impl StoreError {
             Self::InUse { .. } => Some(
                 "one daemon serves all projects; `--data-dir DIR` (LF_DATA_DIR) gives a second one its own memory",
             ),
-            Self::TooNew { .. } => {
-                Some("use the program that made it, or move it away with what lies beside it")
-            }
+            Self::TooNew { .. } => Some(
+                "use the program that made it, or another place: `--storage` (LF_STORAGE), `--data-dir` (LF_DATA_DIR)",
+            ),
             Self::Corrupt { .. } => Some(
                 "it is left as it is: put a backup in its place, or move it away together with its `-wal` and `-shm`",
             ),
             Self::Full { .. } => Some("make room on its disk"),
-            Self::Unavailable { .. } | Self::NotFound { .. } | Self::Unreadable { .. } => None,
+            Self::Unavailable { .. }
+            | Self::Overtaken { .. }
+            | Self::NotFound { .. }
+            | Self::Unreadable { .. } => None,
         }
     }
 }

@@ -1,6 +1,11 @@
 //! The tables, in the order in which they came to be. A step that was released is never changed.
 
-/// Each brings the database from the version that is its index to the next.
+mod postgres;
+
+pub(crate) use postgres::STEPS as POSTGRES_STEPS;
+
+/// Each brings an SQLite database from the version that is its index to the next. What is added here is added to those of
+/// Postgres, too.
 pub(crate) const STEPS: &[&str] = &[
     "
     CREATE TABLE conversation (

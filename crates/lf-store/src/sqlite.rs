@@ -10,6 +10,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, params_from_iter};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::batch::{Batch, Committed, Param, Row, Statement};
 use crate::error::StoreError;
 
 pub use file::Durability;
@@ -21,81 +22,6 @@ const QUEUE: usize = 1024;
 const GROUP: usize = 256;
 const READERS: usize = 2;
 
-/// A value of a row or a statement.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Param {
-    Null,
-    Int(i64),
-    Text(String),
-}
-
-impl From<i64> for Param {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
-}
-
-impl From<String> for Param {
-    fn from(value: String) -> Self {
-        Self::Text(value)
-    }
-}
-
-impl From<&str> for Param {
-    fn from(value: &str) -> Self {
-        Self::Text(value.to_owned())
-    }
-}
-
-impl<T: Into<Self>> From<Option<T>> for Param {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
-    }
-}
-
-impl rusqlite::ToSql for Param {
-    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
-        match self {
-            Self::Null => rusqlite::types::Null.to_sql(),
-            Self::Int(value) => value.to_sql(),
-            Self::Text(text) => text.to_sql(),
-        }
-    }
-}
-
-pub(crate) type Row = Vec<Param>;
-
-#[derive(Debug)]
-pub(crate) struct Statement {
-    pub sql: &'static str,
-    pub params: Vec<Param>,
-}
-
-/// Statements of which all are done or none.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    statements: Vec<Statement>,
-    /// What it deletes must not be found in the files any more.
-    erases: bool,
-}
-
-impl Batch {
-    /// Of statements that delete what somebody said.
-    pub(crate) fn erasing() -> Self {
-        Self { erases: true, ..Self::default() }
-    }
-
-    pub(crate) fn add(&mut self, sql: &'static str, params: Vec<Param>) {
-        self.statements.push(Statement { sql, params });
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.statements.is_empty()
-    }
-}
-
-/// How many rows each statement of a batch changed.
-type Committed = Result<Vec<usize>, StoreError>;
 type Write = (Batch, oneshot::Sender<Committed>);
 type Read = (Statement, oneshot::Sender<Result<Answer, StoreError>>);
 
@@ -172,6 +98,16 @@ impl Sqlite {
 
     pub(crate) fn path(&self) -> &Path {
         &self.place.path
+    }
+}
+
+impl rusqlite::ToSql for Param {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        match self {
+            Self::Null => rusqlite::types::Null.to_sql(),
+            Self::Int(value) => value.to_sql(),
+            Self::Text(text) => text.to_sql(),
+        }
     }
 }
 
@@ -318,7 +254,7 @@ fn said_in((code, reason): &(Option<ErrorCode>, String), path: &Path) -> StoreEr
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             StoreError::Corrupt { path: path.to_owned(), reason: reason.clone() }
         }
-        Some(ErrorCode::DiskFull) => StoreError::Full { path: path.to_owned() },
+        Some(ErrorCode::DiskFull) => StoreError::Full { place: path.display().to_string() },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             unavailable(path, "it is locked by another program")
         }
@@ -327,5 +263,5 @@ fn said_in((code, reason): &(Option<ErrorCode>, String), path: &Path) -> StoreEr
 }
 
 fn unavailable(path: &Path, reason: &str) -> StoreError {
-    StoreError::Unavailable { path: path.to_owned(), reason: reason.to_owned() }
+    StoreError::Unavailable { place: path.display().to_string(), reason: reason.to_owned() }
 }

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod conversations;
+mod leases;
 mod messages;
 mod parts;
 mod responses;
@@ -12,20 +13,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lf_core::ToolRef;
+use lf_core::{Secret, ToolRef};
 
+use crate::batch::{Batch, Committed, Param, Row};
 use crate::error::StoreError;
-use crate::sqlite::{Batch, Durability, Param, Row, Sqlite};
+use crate::postgres::Postgres;
+use crate::sqlite::{Durability, Sqlite};
 
 pub use approvals::LeftWaiting;
 pub use conversations::{Conversation, Kind, Page};
 pub use messages::Kept;
 pub use responses::Response;
-pub use turns::{Begin, TurnJournal, TurnRecord, TurnState};
+pub use turns::{Begin, End, TurnJournal, TurnRecord, TurnState};
 
-/// The memory of one data directory. Cheap to clone.
+/// Where conversations and turns are kept. Cheap to clone.
 #[derive(Clone)]
-pub struct Store(Arc<Sqlite>);
+pub struct Store(Arc<Database>);
+
+pub(crate) enum Database {
+    /// One file, one daemon.
+    Sqlite(Sqlite),
+    /// Shared by several daemons.
+    Postgres(Box<Postgres>),
+}
 
 impl Store {
     /// The database of this directory, which is opened with its first use and made if it is not there. Whatever is wrong
@@ -34,7 +44,7 @@ impl Store {
     /// # Errors
     /// When the system has no threads left.
     pub fn at(dir: &Path) -> Result<Self, StoreError> {
-        Ok(Self(Arc::new(Sqlite::at(dir, Durability::Full)?)))
+        Self::at_with(dir, Durability::Full)
     }
 
     /// The database of this directory, opened.
@@ -48,31 +58,57 @@ impl Store {
     /// Only tests choose.
     #[doc(hidden)]
     pub async fn open_with(dir: PathBuf, durability: Durability) -> Result<Self, StoreError> {
-        let store = Self(Arc::new(Sqlite::at(&dir, durability)?));
+        let store = Self::at_with(&dir, durability)?;
         store.ready().await?;
         Ok(store)
     }
 
-    /// Opens the database if it is not open.
+    fn at_with(dir: &Path, durability: Durability) -> Result<Self, StoreError> {
+        Ok(Self(Arc::new(Database::Sqlite(Sqlite::at(dir, durability)?))))
+    }
+
+    /// Opens the database if it is not open; a new one is given its tables.
     ///
     /// # Errors
     /// [`StoreError::InUse`] while another process has it; [`StoreError::Corrupt`] and [`StoreError::TooNew`] leave it as
     /// it is.
     pub async fn ready(&self) -> Result<(), StoreError> {
-        self.0.ready().await
+        match &*self.0 {
+            Database::Sqlite(sqlite) => sqlite.ready().await,
+            Database::Postgres(postgres) => postgres.query("SELECT 1", Vec::new()).await.map(drop),
+        }
     }
 
-    /// The file.
-    pub fn path(&self) -> &Path {
-        self.0.path()
+    /// The store of all daemons that use this database, `postgres://user:password@host:port/database`. Nothing is
+    /// connected to yet: a database that is not there now is used as soon as it is. With `sslmode=require` it is spoken to
+    /// over TLS, where these certificates, in DER, are trusted besides the system's.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] when that is no such URL.
+    pub fn shared(url: &Secret, roots: &[Vec<u8>]) -> Result<Self, StoreError> {
+        Ok(Self(Arc::new(Database::Postgres(Box::new(Postgres::new(url, roots)?)))))
     }
 
-    async fn commit(&self, batch: Batch) -> Result<Vec<usize>, StoreError> {
-        self.0.commit(batch).await
+    /// The file, or the database's address without what is secret in it.
+    pub fn place(&self) -> String {
+        match &*self.0 {
+            Database::Sqlite(sqlite) => sqlite.path().display().to_string(),
+            Database::Postgres(postgres) => postgres.place().to_owned(),
+        }
+    }
+
+    async fn commit(&self, batch: Batch) -> Committed {
+        match &*self.0 {
+            Database::Sqlite(sqlite) => sqlite.commit(batch).await,
+            Database::Postgres(postgres) => postgres.commit(&batch).await,
+        }
     }
 
     async fn query(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, StoreError> {
-        self.0.query(sql, params).await
+        match &*self.0 {
+            Database::Sqlite(sqlite) => sqlite.query(sql, params).await,
+            Database::Postgres(postgres) => postgres.query(sql, params).await,
+        }
     }
 }
 

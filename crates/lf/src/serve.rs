@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use lf_core::Project;
+use lf_core::project::Storage;
 use lf_mcp::Consent;
 use lf_server::{BindError, Recording, Serve, bind, serve};
 use lf_store::{Store, StoreError};
@@ -28,9 +30,10 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
         let stored = project::data_dir(common).join("projects");
         anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
     }
+    let project = project.map(|loaded| loaded.project);
     let recordings = options.record.as_deref().map(recordings).transpose()?;
-    let kept = Kept { store: Ok(store(common).await?), recordings };
-    let app = crate::app_with(common, project.map(|loaded| loaded.project), Consent::Absent, kept)?;
+    let store = store(common, storage(options, project.as_ref())?).await?;
+    let app = crate::app_with(common, project, Consent::Absent, Kept { store, recordings })?;
     anstream::eprintln!("listening on http://{address}");
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
     let serving = serve(
@@ -68,20 +71,53 @@ fn recordings(path: &Path) -> Result<PathBuf, Trouble> {
     Ok(path)
 }
 
-/// The memory of the daemon. A second daemon would change it behind the first one's back; anything else that is wrong
-/// with it leaves the daemon without conversations for so long, and is said.
-async fn store(common: &args::Common) -> Result<Store, Trouble> {
-    let store = Store::at(&project::data_dir(common)).map_err(|error| Trouble::failure(error.to_string()))?;
-    let Err(error) = store.ready().await else { return Ok(store) };
-    let hint = error.hint().unwrap_or_default();
-    if matches!(error, StoreError::InUse { .. }) {
-        return Err(Trouble::failure(error.to_string()).hint(hint));
+/// Where conversations are kept, as the command line, the environment or the file says.
+fn storage(options: &args::Serve, project: Option<&Project>) -> Result<Result<Storage, String>, Trouble> {
+    if let Some(given) = &options.storage {
+        // not repeated: there may be a password in it
+        let wrong =
+            "`--storage` (LF_STORAGE) is neither `sqlite` nor the URL of a Postgres database".to_owned();
+        return Storage::parse(given).map(Ok).ok_or_else(|| {
+            Trouble::usage(wrong).hint("a URL looks like postgres://user:password@host:5432/database")
+        });
     }
-    anstream::eprintln!("warning: conversations are not kept: {error}");
+    let storage = project.map_or(Ok(Storage::default()), |project| project.storage.clone());
+    Ok(storage.map_err(|disabled| disabled.reason))
+}
+
+/// The memory of the daemon. A second daemon would change a file behind the first one's back; anything else that is wrong
+/// with it leaves the daemon without conversations for so long, and is said.
+async fn store(
+    common: &args::Common,
+    storage: Result<Storage, String>,
+) -> Result<Result<Store, String>, Trouble> {
+    let opened = match storage {
+        Err(reason) => Err(reason),
+        Ok(Storage::Postgres(url)) => {
+            let roots = crate::roots::roots(&crate::environment());
+            Store::shared(&url, &roots).map_err(|error| error.to_string())
+        }
+        Ok(Storage::Sqlite) => {
+            let store = Store::at(&project::data_dir(common));
+            Ok(store.map_err(|error| Trouble::failure(error.to_string()))?)
+        }
+    };
+    let (reason, hint) = match &opened {
+        Err(reason) => (reason.clone(), ""),
+        Ok(store) => {
+            let Err(error) = store.ready().await else { return Ok(opened) };
+            let hint = error.hint().unwrap_or_default();
+            if matches!(error, StoreError::InUse { .. }) {
+                return Err(Trouble::failure(error.to_string()).hint(hint));
+            }
+            (error.to_string(), hint)
+        }
+    };
+    anstream::eprintln!("warning: conversations are not kept: {reason}");
     if !hint.is_empty() {
         anstream::eprintln!("hint: {hint}");
     }
-    Ok(store)
+    Ok(opened)
 }
 
 fn port_trouble(error: &BindError) -> Trouble {

@@ -156,3 +156,24 @@ runtime:
     let disabled = loaded.project.models["b"].as_ref().expect_err("needs a variable");
     assert!(disabled.reason.contains("`NOBODY`"), "{}", disabled.reason);
 }
+
+#[test]
+fn conversations_are_kept_where_the_file_says() {
+    use lf_core::project::Storage;
+    let storage = |process: &[(&str, &str)], text: &str| with(None, process, text).unwrap().project.storage;
+    let models = "runtime: {models: [{name: m, provider: demo}]}\n";
+    assert_eq!(storage(&[], models), Ok(Storage::Sqlite));
+    assert_eq!(storage(&[], &format!("storage: sqlite\n{models}")), Ok(Storage::Sqlite));
+    let url = format!("storage: postgres://lf:${{env:DB_PASSWORD}}@db/lf\n{models}");
+    let expected = Storage::Postgres("postgres://lf:s3cret@db/lf".into());
+    assert_eq!(storage(&[("DB_PASSWORD", "s3cret")], &url), Ok(expected));
+    let off = storage(&[], &url).unwrap_err();
+    assert!(off.reason.contains("`DB_PASSWORD` is not set"), "{off:?}");
+    let shown = show(&with(None, &[("DB_PASSWORD", "s3cret")], &url).unwrap());
+    assert!(!shown.contains("s3cret"), "{shown}");
+    let plain = show(&with(None, &[], &url.replace("${env:DB_PASSWORD}", "s3cret")).unwrap());
+    assert!(!plain.contains("s3cret") && plain.contains("@db/lf"), "{plain}");
+    let wrong = with(None, &[], &format!("storage: mysql://lf:s3cret@db/lf\n{models}")).unwrap_err();
+    let told = wrong.render(Style::Plain);
+    assert!(told.contains("`storage` is neither `sqlite` nor") && !told.contains("s3cret"), "{told}");
+}

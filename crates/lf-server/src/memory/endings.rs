@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lf_core::Message;
 use lf_core::turn::Waiting;
-use lf_store::{StoreError, TurnState};
+use lf_store::{End, StoreError, TurnState};
 use tracing::{info, warn};
 
 use super::Memory;
@@ -33,11 +33,9 @@ impl Memory {
     /// # Errors
     /// Then it can be kept later.
     pub(super) async fn keep(&self, ending: &Ending) -> Result<(), StoreError> {
-        // before the end: a turn that has no end is ended again after a crash
-        if let Some(waiting) = &ending.waiting {
-            self.store.leave(&ending.conversation, waiting).await?;
-        }
-        self.store.end(&ending.turn, &ending.conversation, ending.state, &ending.said).await
+        let Ending { turn, conversation, state, said, waiting } = ending;
+        let end = End { turn, conversation, state: *state, said, waiting: waiting.as_ref() };
+        self.store.end(end).await
     }
 
     /// Keeps an end later.
@@ -75,6 +73,8 @@ impl Memory {
             let turn = &ending.turn;
             match self.keep(ending).await {
                 Ok(()) => info!(turn, state = ending.state.name(), "the end of a turn is kept at last"),
+                // it ends there
+                Err(error @ StoreError::Overtaken { .. }) => warn!(turn, %error, "a turn is let go of"),
                 // with its conversation, or its whole database, the turn may have been taken away
                 Err(error) if self.store.turn(turn).await?.is_some() => return Err(error),
                 Err(error) => warn!(turn, %error, "a turn is gone whose end was to be kept"),

@@ -38,8 +38,8 @@ impl Memory {
     /// When it cannot be deleted now.
     pub(crate) async fn forget(&self, id: &str) -> Result<bool, StoreError> {
         let _mark = self.forgotten.mark(id);
-        for running in self.running_in(id) {
-            running.stop().await;
+        for turn in self.store.running_in(id).await? {
+            self.stop(&turn).await?;
         }
         match self.store.delete(id).await {
             Ok(()) => Ok(true),

@@ -9,7 +9,7 @@ use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
 use lf_core::{ChatEvent, Journal as _, Message, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
-use lf_store::{StoreError, TurnJournal, TurnRecord, TurnState};
+use lf_store::{End, StoreError, TurnJournal, TurnRecord, TurnState};
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
@@ -21,10 +21,10 @@ use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
 
 /// A turn as its journal tells it.
-struct Read {
+pub(super) struct Read {
     course: Course,
-    events: Vec<ChatEvent>,
-    entries: usize,
+    pub(super) events: Vec<ChatEvent>,
+    pub(super) entries: usize,
     /// The model that answers now, as the file calls it.
     model: String,
     setup: Box<Setup>,
@@ -79,9 +79,14 @@ struct Again {
 
 impl App {
     /// Goes on with every turn that was running when the daemon died, and waits for none. Each that cannot be gone on with
-    /// is ended as failed, and says why. While the store cannot be read, that is put off.
+    /// is ended as failed, and says why. While the store cannot be read, that is put off. Where daemons share the store, it
+    /// is done again and again, with the turns of those that died.
     pub async fn recover(self: &Arc<Self>) {
         let Ok(memory) = self.memory() else { return };
+        if memory.store.is_shared() {
+            memory.sharing.spawn(self.clone().share(memory.clone()));
+            return;
+        }
         let Err(error) = self.take_up_all(memory).await else { return };
         warn!(%error, "cannot read which turns were running; they are gone on with when that is possible");
         let (app, later) = (self.clone(), memory.clone());
@@ -108,6 +113,17 @@ impl App {
             });
         }
         Ok(())
+    }
+
+    /// Goes on with a turn that no daemon attends to, and waits for nothing.
+    pub(super) fn take_up(
+        self: &Arc<Self>,
+        memory: &Arc<Memory>,
+        turn: TurnRecord,
+        guard: OwnedMutexGuard<()>,
+    ) {
+        let (app, here) = (self.clone(), memory.clone());
+        memory.tasks.spawn(async move { app.go_on(&here, &turn, guard).await });
     }
 
     /// Goes on with a turn, or ends it. Nothing else is said in its conversation before.
@@ -137,11 +153,14 @@ impl App {
         info!(turn = turn.id, conversation = turn.conversation, "a turn goes on after a restart");
     }
 
-    /// `None` for a turn that is over by now, or gone.
+    /// `None` for a turn that is over by now, or gone, or another daemon's.
     async fn again(&self, memory: &Arc<Memory>, turn: &TurnRecord) -> Result<Option<Again>, Hindrance> {
         // nothing of this daemon runs in the conversation: what is not over was left by another
         memory.settle(Some(&turn.conversation)).await?;
         if memory.store.turn(&turn.id).await?.is_none_or(|now| now.state != TurnState::Running) {
+            return Ok(None);
+        }
+        if !memory.store.take_over(&turn.id).await? {
             return Ok(None);
         }
         let Some(conversation) = memory.store.conversation(&turn.conversation).await? else {
@@ -203,7 +222,7 @@ async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Resul
         // what cannot be read is not added to
         Err(Hindrance::Lasting(_)) => None,
     };
-    let (mut state, mut said) = (TurnState::Failed, Vec::new());
+    let (mut state, mut said, mut waiting) = (TurnState::Failed, Vec::new(), None);
     if let Some(Read { mut course, mut events, entries, .. }) = read {
         if !matches!(course.step(), Step::Done(_)) {
             let mut journal = memory.store.journal(turn, entries);
@@ -213,10 +232,19 @@ async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Resul
         if matches!(events.last(), Some(ChatEvent::Finished { .. })) {
             state = TurnState::Finished;
         }
-        said = course.into_done().map(|done| done.said.to_vec()).unwrap_or_default();
+        if let Ok(done) = course.into_done() {
+            (said, waiting) = (done.said.to_vec(), done.waiting);
+        }
     }
     let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-    Ok(memory.store.end(&turn.id, &turn.conversation, state, &said).await?)
+    let end = End {
+        turn: &turn.id,
+        conversation: &turn.conversation,
+        state,
+        said: &said,
+        waiting: waiting.as_ref(),
+    };
+    Ok(memory.store.end(end).await?)
 }
 
 fn note(entry: Entry, course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal) {
@@ -227,28 +255,37 @@ fn note(entry: Entry, course: &mut Course, events: &mut Vec<ChatEvent>, journal:
 }
 
 async fn read(memory: &Memory, turn: &TurnRecord) -> Result<Read, Hindrance> {
-    let entries = memory.store.entries(turn).await?;
-    let count = entries.len();
-    let mut entries = entries.into_iter();
-    let Some(Entry::Begun(setup)) = entries.next() else {
-        return Err(Hindrance::lasting("its journal has no beginning"));
-    };
-    let mut events = Vec::new();
-    let mut model = setup.model.clone();
-    let mut answering = false;
-    let mut course = Course::new((*setup).clone(), &mut events);
+    let mut entries = memory.store.entries(turn, 0).await?.into_iter();
+    let first = entries.next().ok_or_else(|| Hindrance::lasting("its journal is empty"))?;
+    let mut read = Read::begin(first).map_err(Hindrance::lasting)?;
     for entry in entries {
+        read.take(entry).map_err(Hindrance::lasting)?;
+    }
+    Ok(read)
+}
+
+impl Read {
+    pub(super) fn begin(first: Entry) -> Result<Self, String> {
+        let Entry::Begun(setup) = first else { return Err("its journal has no beginning".to_owned()) };
+        let mut events = Vec::new();
+        let course = Course::new((*setup).clone(), &mut events);
+        Ok(Self { course, events, entries: 1, model: setup.model.clone(), setup, answering: false })
+    }
+
+    pub(super) fn take(&mut self, entry: Entry) -> Result<(), String> {
         let stands_in = match &entry {
             Entry::StoodIn(stand_in) => Some(stand_in.model.clone()),
             _ => None,
         };
-        answering = matches!(entry, Entry::Delta(_)) || (answering && matches!(entry, Entry::Notice(_)));
-        let taken = course.take(entry, &mut events).map_err(Hindrance::lasting)?;
+        self.answering =
+            matches!(entry, Entry::Delta(_)) || (self.answering && matches!(entry, Entry::Notice(_)));
+        let taken = self.course.take(entry, &mut self.events).map_err(|error| error.to_string())?;
         if let Some(stands_in) = stands_in.filter(|_| taken == Taken::AsksAgain) {
-            model = stands_in;
+            self.model = stands_in;
         }
+        self.entries += 1;
+        Ok(())
     }
-    Ok(Read { course, events, entries: count, model, setup, answering })
 }
 
 /// Brings a turn to where it can go on. A call that had begun may have had its effect: unless its tool is repeatable, it
@@ -291,13 +328,19 @@ pub(crate) async fn events(memory: &Memory, turn: &TurnRecord) -> Result<Option<
         return Ok(None);
     }
     let Read { mut events, .. } = read(memory, turn).await.map_err(|hindrance| hindrance.to_string())?;
-    let ended = matches!(events.last(), Some(ChatEvent::Finished { .. } | ChatEvent::Failed(_)));
-    if !ended && turn.state != TurnState::Running {
-        // its journal could not be written any more, and its end could
-        let (url, message) = ("the turn".to_owned(), "what else happened in it was not kept".to_owned());
-        events.push(ChatEvent::Failed(ModelError::Failed { url, status: 503, message, retry_after: None }));
+    if turn.state != TurnState::Running {
+        events.extend(cut_off(&events));
     }
     Ok(Some(events))
+}
+
+/// What is told at last of a turn that is over, where its journal could not be written any more and its end could.
+pub(super) fn cut_off(events: &[ChatEvent]) -> Option<ChatEvent> {
+    if events.last().is_some_and(ChatEvent::is_last) {
+        return None;
+    }
+    let (url, message) = ("the turn".to_owned(), "what else happened in it was not kept".to_owned());
+    Some(ChatEvent::Failed(ModelError::Failed { url, status: 503, message, retry_after: None }))
 }
 
 #[cfg(test)]

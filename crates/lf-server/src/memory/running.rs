@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Memory;
 
-const STOP_WAIT: Duration = Duration::from_secs(5);
+/// How long a turn is waited for that was told to stop.
+pub(super) const STOP_WAIT: Duration = Duration::from_secs(5);
 /// A turn that a restart left is looked for so often, and for so long.
 const LOOK: Duration = Duration::from_millis(50);
 const TAKEN_UP: Duration = Duration::from_secs(10);
@@ -24,6 +25,8 @@ pub(crate) struct Running {
     pub conversation: String,
     /// Ends the turn where it is.
     pub stop: CancellationToken,
+    /// The turn is another daemon's now.
+    pub(super) lost: CancellationToken,
     events: Mutex<Vec<Arc<ChatEvent>>>,
     state: watch::Sender<Watched>,
 }
@@ -38,8 +41,12 @@ struct Watched {
 }
 
 impl Memory {
-    /// A turn that runs, or is about to be gone on with after a restart: for that one it waits, 10 s at most.
+    /// A turn that runs here, or is about to be gone on with after a restart: for that one it waits, 10 s at most. Where
+    /// daemons share the store, that may be another one's, which is not waited for.
     pub(crate) async fn going(&self, turn: &str) -> Option<Arc<Running>> {
+        if self.store.is_shared() {
+            return self.running(turn);
+        }
         let taken_up = async {
             loop {
                 if let Some(running) = self.running(turn) {
@@ -63,6 +70,7 @@ impl Running {
             turn,
             conversation,
             stop: CancellationToken::new(),
+            lost: CancellationToken::new(),
             events: Mutex::default(),
             state: watch::Sender::default(),
         }
@@ -119,7 +127,7 @@ impl Running {
 
     /// The events after the first `seen`, and those to come, each with its number (0: it has none). A slow watcher holds
     /// up nobody.
-    pub(crate) fn watch(self: Arc<Self>, seen: usize) -> impl Stream<Item = (usize, Arc<ChatEvent>)> + Send {
+    pub(super) fn watch(self: Arc<Self>, seen: usize) -> impl Stream<Item = (usize, Arc<ChatEvent>)> + Send {
         let mut state = self.state.subscribe();
         stream! {
             let mut seen = seen;

@@ -13,7 +13,9 @@ use lf_core::{DeltaStream, Model, ModelDelta, ModelProvider, ToolSet};
 use lf_mcp::{PoolOptions, SessionPool};
 use lf_store::Kind;
 use serde_json::Map;
+use tokio::time::{Instant, sleep};
 
+use super::speaking::{SPEAK_WAIT, WAITING};
 use super::*;
 use crate::app::Parts;
 use crate::approvals::CallApprovals;
@@ -41,6 +43,7 @@ fn project(name: &str, models: impl IntoIterator<Item = Model>) -> Project {
         default_model: models.keys().next().cloned(),
         models,
         prompts: IndexMap::new(),
+        storage: Ok(Default::default()),
     }
 }
 
@@ -101,7 +104,7 @@ impl Bench {
         let setup = setup(turn, model);
         let said = [(message_id(), user("hi"))];
         let begun = Entry::Begun(Box::new(setup));
-        let begin = Begin { turn, conversation: "c", said: &said, begun: &begun };
+        let begin = Begin { turn, conversation: "c", said: &said, begun: &begun, after: None };
         let mut journal = self.memory().store.begin(begin).await.unwrap();
         for entry in entries {
             journal.append(&entry);
@@ -117,7 +120,7 @@ impl Bench {
         let ended = async {
             loop {
                 match self.state(turn).await {
-                    TurnState::Running => tokio::time::sleep(Duration::from_millis(5)).await,
+                    TurnState::Running => sleep(Duration::from_millis(5)).await,
                     state => return state,
                 }
             }
@@ -189,7 +192,7 @@ async fn turns_that_wait_for_each_other_do_not_hold_up_the_start() {
         loop {
             match bench.memory().running("first") {
                 Some(running) => return running,
-                None => tokio::time::sleep(Duration::from_millis(5)).await,
+                None => sleep(Duration::from_millis(5)).await,
             }
         }
     };
@@ -273,13 +276,13 @@ async fn who_waits_to_speak_when_the_daemon_ends_is_refused() {
 async fn so_many_wait_for_their_turn_and_no_more() {
     let bench = Bench::new().await;
     let guard = bench.memory().line("c").lock_owned().await;
-    let mut waiting: Vec<_> = (0..WAITING).map(|_| Box::pin(bench.memory().soon_to_speak("c"))).collect();
+    let mut waiting: Vec<_> = (0..WAITING).map(|_| Box::pin(bench.memory().next_to_speak("c"))).collect();
     for waits in &mut waiting {
         assert!(waits.as_mut().now_or_never().is_none());
     }
-    let Err(Refusal::Busy(why)) = bench.memory().soon_to_speak("c").await else { panic!("it is full") };
+    let Err(Refusal::Busy(why)) = bench.memory().next_to_speak("c").await else { panic!("it is full") };
     assert!(why.contains("`c` has 256 messages waiting"), "{why}");
-    assert!(bench.memory().soon_to_speak("d").await.is_ok(), "another conversation");
+    assert!(bench.memory().next_to_speak("d").await.is_ok(), "another conversation");
     drop(guard);
     assert!(waiting.remove(0).await.is_ok());
     assert!(waiting.remove(0).await.is_ok(), "each lets the next one speak");
@@ -290,8 +293,8 @@ async fn nobody_waits_for_ever_for_his_turn() {
     let directory = tempfile::tempdir().unwrap();
     let memory = Memory::new(Store::at(directory.path()).unwrap());
     let _guard = memory.line("c").lock_owned().await;
-    let began = tokio::time::Instant::now();
-    let Err(Refusal::Busy(why)) = memory.soon_to_speak("c").await else { panic!("it is never free") };
+    let began = Instant::now();
+    let Err(Refusal::Busy(why)) = memory.next_to_speak("c").await else { panic!("it is never free") };
     assert!(why.contains("was busy for 600s"), "{why}");
     assert_eq!(began.elapsed().as_secs(), SPEAK_WAIT.as_secs());
 }

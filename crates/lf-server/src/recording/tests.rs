@@ -97,6 +97,7 @@ fn secrets_of_the_project_are_in_no_recording() {
         models: [("m".to_owned(), Ok(Arc::new(model)))].into_iter().collect(),
         default_model: None,
         prompts: BTreeMap::new().into_iter().collect(),
+        storage: Ok(Default::default()),
     };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.jsonl");

@@ -139,7 +139,9 @@ impl Asked {
         let events: Events = match sessions::named(headers, caller.face).map_err(refused)? {
             Some(session) => {
                 let running = sessions::converse(&shared.app, scope.as_ref(), &session, request).await;
-                Box::pin(running.map_err(refused)?.watch(0).map(|(_, event)| (*event).clone()))
+                let running = running.map_err(refused)?;
+                let memory = shared.app.memory().map_err(refused)?;
+                Box::pin(memory.watch(running, 0).map(|(_, event)| (*event).clone()))
             }
             None => {
                 conversation.attendance = match caller.face {

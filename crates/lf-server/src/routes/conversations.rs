@@ -121,10 +121,14 @@ pub(super) async fn list(
 }
 
 pub(super) async fn get(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
-    caller.answer(find(&shared, &id).await, |conversation| {
+    let found = async {
+        let conversation = find(&shared, &id).await?;
+        let running = shared.app.memory()?.store.running_in(&id).await;
+        Ok::<_, Refusal>((conversation, running.map_err(|error| unkept(&error))?))
+    };
+    caller.answer(found.await, |(conversation, running)| {
         let mut view = shown(&conversation);
-        let running = shared.app.memory().map(|memory| memory.running_in(&id)).unwrap_or_default();
-        view["running_turns"] = running.iter().map(|turn| json!(turn.turn)).collect();
+        view["running_turns"] = json!(running);
         Json(json!({"success": true, "conversation": view}))
     })
 }
@@ -210,18 +214,20 @@ pub(super) async fn chat(
             ChatRequest { model: said.model, messages: vec![words], stream: true, ..ChatRequest::default() };
         let attendance = Attendance::Watched;
         let saying = Saying { request, chosen_tools: true, calls_left: None, attendance };
-        shared.app.converse(Some(&project), &conversation, saying).await
+        let running = shared.app.converse(Some(&project), &conversation, saying).await?;
+        Ok::<_, Refusal>((shared.app.memory()?, running))
     };
-    let running = match begun.await {
-        Ok(running) => running,
+    let (memory, running) = match begun.await {
+        Ok(begun) => begun,
         Err(refusal) => return caller.refusal(&refusal),
     };
     if said.stream {
-        return turns::watched(&shared, running, 0);
+        return turns::watched(&shared, running.turn.clone(), memory.watch(running, 0));
     }
-    let mut failed = None;
-    let mut events = Box::pin(running.clone().watch(0));
+    let (mut failed, mut ended) = (None, false);
+    let mut events = Box::pin(memory.watch(running.clone(), 0));
     while let Some((_, event)) = events.next().await {
+        ended |= event.is_last();
         if let ChatEvent::Failed(error) = &*event {
             failed = Some(error.clone());
         }
@@ -229,7 +235,7 @@ pub(super) async fn chat(
     if let Some(error) = failed {
         return caller.refusal(&Refusal::Model(error));
     }
-    if !running.has_ended() {
+    if !ended {
         let what = turns::left(shared.cut.is_cancelled());
         return caller.refuse(StatusCode::SERVICE_UNAVAILABLE, &what);
     }

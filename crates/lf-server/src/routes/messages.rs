@@ -6,13 +6,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use lf_core::{Content, Message};
 use lf_dialects::openai_chat::decode_request;
-use lf_store::Kept;
+use lf_store::{Kept, StoreError};
 use serde_json::{Map, Value, json};
 
 use super::Shared;
 use super::conversations::{Object, bad, find};
 use crate::app::Refusal;
-use crate::memory::{named, pending, unkept};
+use crate::memory::{TRIES, busy, named, pending, unkept};
 use crate::reply::Caller;
 
 /// The fields that a message may be given with.
@@ -61,13 +61,21 @@ pub(super) async fn append(
         let said = said(&fields)?;
         find(&shared, &id).await?;
         let memory = shared.app.memory()?;
-        let _guard = memory.turn_to_speak(&id).await;
-        let before = memory.store.messages(&id, 0).await.map_err(|error| unkept(&error))?;
-        fits(&said, &before)?;
-        let said = named(vec![said]);
-        memory.store.append(&id, &said).await.map_err(|error| unkept(&error))?;
-        let name = said.first().map(|(name, _)| name.clone()).unwrap_or_default();
-        memory.store.message(&id, &name).await.map_err(|error| unkept(&error))
+        let named = named(vec![said.clone()]);
+        for _ in 0..TRIES {
+            let _guard = memory.next_to_speak(&id).await?;
+            let before = memory.store.messages(&id, 0).await.map_err(|error| unkept(&error))?;
+            fits(&said, &before)?;
+            let after = before.last().map_or(0, |last| last.seq);
+            match memory.store.append(&id, after, &named).await {
+                Ok(()) => {}
+                Err(StoreError::Overtaken { .. }) => continue,
+                Err(error) => return Err(unkept(&error)),
+            }
+            let name = named.first().map(|(name, _)| name.clone()).unwrap_or_default();
+            return memory.store.message(&id, &name).await.map_err(|error| unkept(&error));
+        }
+        Err(busy(&id, "is spoken in at other daemons again and again"))
     };
     match appended.await {
         Ok(kept) => {
@@ -130,7 +138,12 @@ pub(super) async fn delete(
             return Ok(None);
         }
         let store = &shared.app.memory()?.store;
-        store.delete_message(&id, &name).await.map(Some).map_err(|error| unkept(&error))
+        match store.delete_message(&id, &name).await {
+            Ok(deleted) => Ok(Some(deleted)),
+            // a turn of another daemon runs
+            Err(StoreError::Overtaken { .. }) => Ok(None),
+            Err(error) => Err(unkept(&error)),
+        }
     };
     match deleted.await {
         Ok(Some(true)) => {

@@ -11,6 +11,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
+use futures_core::Stream;
 use futures_util::StreamExt as _;
 use lf_core::ChatEvent;
 use lf_store::{TurnRecord, TurnState};
@@ -19,7 +20,8 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::conversations::at;
-use crate::memory::{Running, events_of, unkept};
+use crate::app::App;
+use crate::memory::{events_of, unkept};
 use crate::reply::Caller;
 use crate::view;
 
@@ -62,12 +64,15 @@ pub(super) async fn events(
         Err(refusal) => return caller.refusal(&refusal),
     };
     if let Some(running) = memory.going(&id).await {
-        return watched(&shared, running, seen);
+        return watched(&shared, id, memory.watch(running, seen));
     }
     let turn = match find(&shared, &caller, &id).await {
         Ok(turn) => turn,
         Err(refused) => return refused,
     };
+    if turn.state == TurnState::Running && memory.store.is_shared() {
+        return watched(&shared, id.clone(), memory.follow(id, seen));
+    }
     match events_of(&memory, &turn).await {
         Ok(Some(events)) => told(events, seen),
         Ok(None) => {
@@ -83,18 +88,32 @@ pub(super) async fn events(
 
 /// The events of a running turn as a response. One that is left for the next start says so at last, without a number: who
 /// comes back then is told what follows.
-pub(super) fn watched(shared: &Shared, running: Arc<Running>, seen: usize) -> Response {
-    let cut = shared.cut.clone();
+pub(super) fn watched(
+    shared: &Shared,
+    turn: String,
+    events: impl Stream<Item = (usize, Arc<ChatEvent>)> + Send + 'static,
+) -> Response {
+    let (app, cut) = (shared.app.clone(), shared.cut.clone());
     let events = stream! {
-        let mut events = pin!(running.clone().watch(seen).take_until(cut.cancelled()));
+        let mut events = pin!(events.take_until(cut.cancelled()));
+        let mut ended = false;
         while let Some((number, event)) = events.next().await {
+            ended |= event.is_last();
             yield Ok::<_, Infallible>(sse(number, &event));
         }
-        if !running.has_ended() {
+        // who has seen all of them is told nothing more
+        if !ended && (cut.is_cancelled() || is_left(&app, &turn).await) {
             yield Ok(sse(0, &ChatEvent::Notice(left(cut.is_cancelled()))));
         }
     };
     respond(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response())
+}
+
+/// Whether a turn that does not run here is not over; what cannot be asked is not.
+async fn is_left(app: &App, turn: &str) -> bool {
+    let Ok(memory) = app.memory() else { return true };
+    let found = memory.store.turn(turn).await;
+    found.map_or(true, |turn| turn.is_some_and(|turn| turn.state == TurnState::Running))
 }
 
 /// Why the events of a turn end before its last one.
@@ -131,8 +150,8 @@ pub(super) async fn cancel(State(shared): State<Shared>, Path(id): Path<String>,
         Ok(memory) => memory.clone(),
         Err(refusal) => return caller.refusal(&refusal),
     };
-    if let Some(running) = memory.going(&id).await {
-        running.stop().await;
+    if let Err(error) = memory.stop(&id).await {
+        return caller.refusal(&unkept(&error));
     }
     get(State(shared), Path(id), caller).await
 }

@@ -227,7 +227,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(|error| said(&error, path))?;
     if found > known {
-        return Err(StoreError::TooNew { path: path.to_owned(), found, known });
+        return Err(StoreError::TooNew { place: path.display().to_string(), found, known });
     }
     let missing = STEPS.iter().skip(usize::try_from(found).unwrap_or(0));
     let all = |connection: &mut Connection| {
@@ -243,7 +243,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
 
 fn of_system(path: &Path, error: &io::Error) -> StoreError {
     match error.kind() {
-        io::ErrorKind::StorageFull => StoreError::Full { path: path.to_owned() },
+        io::ErrorKind::StorageFull => StoreError::Full { place: path.display().to_string() },
         _ => unavailable(path, &error.to_string()),
     }
 }

@@ -3,8 +3,8 @@
 use lf_core::ToolRef;
 use lf_core::turn::Waiting;
 
+use crate::batch::Batch;
 use crate::error::StoreError;
-use crate::sqlite::Batch;
 
 use super::{Columns, Store, now, parts};
 
@@ -19,18 +19,16 @@ pub struct LeftWaiting {
     pub created: i64,
 }
 
-impl Store {
-    /// Keeps the calls that a turn ended with, until the next one begins.
-    pub async fn leave(&self, conversation: &str, waiting: &Waiting) -> Result<(), StoreError> {
-        let mut batch = Batch::default();
-        batch.add(
-            "INSERT INTO waiting (conversation, body, created) VALUES (?1, ?2, ?3)
-             ON CONFLICT (conversation) DO UPDATE SET body = excluded.body, created = excluded.created",
-            vec![conversation.into(), parts::json(waiting).into(), now().into()],
-        );
-        self.commit(batch).await.map(drop)
-    }
+/// Keeps the calls that a turn ends with.
+pub(super) fn leave(batch: &mut Batch, conversation: &str, waiting: &Waiting) {
+    batch.add(
+        "INSERT INTO waiting (conversation, body, created) VALUES (?1, ?2, ?3)
+         ON CONFLICT (conversation) DO UPDATE SET body = excluded.body, created = excluded.created",
+        vec![conversation.into(), parts::json(waiting).into(), now().into()],
+    );
+}
 
+impl Store {
     /// Keeps what was decided meanwhile. False where nothing waits any more.
     pub async fn decided(&self, conversation: &str, waiting: &Waiting) -> Result<bool, StoreError> {
         let mut batch = Batch::default();
@@ -73,7 +71,7 @@ impl Store {
     }
 }
 
-fn left(row: crate::sqlite::Row) -> Result<LeftWaiting, StoreError> {
+fn left(row: crate::batch::Row) -> Result<LeftWaiting, StoreError> {
     let mut columns = Columns::of(row);
     let (conversation, scope, body) = (columns.text(), columns.text(), columns.text());
     let waiting = serde_json::from_str(&body).map_err(|error| StoreError::Unreadable {

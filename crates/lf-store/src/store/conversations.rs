@@ -2,8 +2,8 @@
 
 use lf_core::ToolRef;
 
+use crate::batch::{Batch, Row};
 use crate::error::StoreError;
-use crate::sqlite::{Batch, Row};
 
 use super::{Columns, Store, now};
 
@@ -115,20 +115,15 @@ impl Store {
         words: &str,
         page: Page,
     ) -> Result<Vec<Conversation>, StoreError> {
-        let quoted: Vec<String> =
-            words.split_whitespace().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
-        if quoted.is_empty() {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        if words.is_empty() {
             return Ok(Vec::new());
         }
-        let sql = "SELECT id, scope, kind, title, system, model, created, updated FROM conversation
-                   WHERE scope = ?1 AND kind = 'conversation' AND (id IN (
-                       SELECT conversation FROM message JOIN said ON said.rowid = message.n WHERE said MATCH ?2
-                   ) OR instr(lower(coalesce(title, '')), lower(?3)) > 0)
-                   ORDER BY updated DESC, id LIMIT ?4 OFFSET ?5";
+        let (sql, asked) = self.0.search(&words);
         let params = vec![
             scope.into(),
-            quoted.join(" ").into(),
-            words.trim().into(),
+            asked.into(),
+            words.join(" ").into(),
             i64::from(page.limit).into(),
             i64::from(page.offset).into(),
         ];

@@ -2,8 +2,8 @@
 
 use lf_core::Message;
 
+use crate::batch::{Batch, Row};
 use crate::error::StoreError;
-use crate::sqlite::{Batch, Row};
 
 use super::{Columns, Store, now};
 
@@ -51,23 +51,32 @@ impl Store {
         rows.into_iter().next().map(kept).transpose()
     }
 
-    /// Adds to a conversation what is of no turn.
+    /// Adds to a conversation what is of no turn, behind the last place in it that the caller knows of.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] where there is no such conversation.
-    pub async fn append(&self, conversation: &str, said: &[(String, Message)]) -> Result<(), StoreError> {
+    /// [`StoreError::NotFound`] where there is no such conversation; [`StoreError::Overtaken`] where a turn of another
+    /// daemon runs in it, or something was said after that place.
+    pub async fn append(
+        &self,
+        conversation: &str,
+        after: i64,
+        said: &[(String, Message)],
+    ) -> Result<(), StoreError> {
         if self.conversation(conversation).await?.is_none() {
             return Err(super::conversations::not_found(conversation));
         }
-        let mut batch = Batch::default();
+        let mut batch = Batch::quiet(conversation, Some(after));
         add(&mut batch, (conversation, None), now(), said);
         self.commit(batch).await.map(drop)
     }
 
     /// False where there was none. Its words also leave the journals: those of its own turn, and of every turn that was
-    /// begun with it, lose their entries. No turn of the conversation may be running, or begin meanwhile.
+    /// begun with it, lose their entries. No turn of the conversation may be running, or begin meanwhile, in this daemon.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] where a turn of another daemon runs in the conversation; then nothing is deleted.
     pub async fn delete_message(&self, conversation: &str, id: &str) -> Result<bool, StoreError> {
-        let mut batch = Batch::erasing();
+        let mut batch = Batch { erases: true, ..Batch::quiet(conversation, None) };
         // the time of a message is the end of its turn, or its beginning; of one without a turn its own
         for sql in [
             "DELETE FROM response WHERE conversation = ?1 AND turn IN (
@@ -119,6 +128,8 @@ pub(super) fn add(
     at: i64,
     messages: &[(String, Message)],
 ) {
+    // first: the row holds up others that add to this conversation, who would take the same places
+    batch.add("UPDATE conversation SET updated = ?2 WHERE id = ?1", vec![conversation.into(), at.into()]);
     for (id, message) in messages {
         let body = super::parts::json(message);
         batch.add(
@@ -134,7 +145,6 @@ pub(super) fn add(
             ],
         );
     }
-    batch.add("UPDATE conversation SET updated = ?2 WHERE id = ?1", vec![conversation.into(), at.into()]);
 }
 
 /// What can be searched for.

@@ -8,8 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::batch::Batch;
+use crate::dialect::DROP_SHARED_PARTS;
 use crate::error::StoreError;
-use crate::sqlite::Batch;
 
 use super::{Columns, Store};
 
@@ -48,8 +49,15 @@ fn put(batch: &mut Batch, conversation: &str, part: &mut Value) {
 }
 
 impl Store {
-    /// Forgets the parts of a conversation that no entry needs any more. No turn may begin in it meanwhile.
+    /// Forgets the parts of a conversation that no entry needs any more. No turn of this daemon may begin in it meanwhile.
     pub(super) async fn drop_parts(&self, conversation: &str) -> Result<(), StoreError> {
+        if self.is_shared() {
+            let mut batch = Batch::erasing();
+            for sql in DROP_SHARED_PARTS {
+                batch.add(sql, vec![conversation.into()]);
+            }
+            return self.commit(batch).await.map(drop);
+        }
         let sql = "SELECT entry.body FROM entry JOIN turn ON turn.id = entry.turn
                    WHERE turn.conversation = ?1
                      AND (entry.body LIKE '{\"begun\"%' OR entry.body LIKE '{\"stood_in\"%')";

@@ -4,8 +4,8 @@
 use lf_core::Message;
 use serde_json::Value;
 
+use crate::batch::{Batch, Row};
 use crate::error::StoreError;
-use crate::sqlite::{Batch, Row};
 
 use super::{Columns, Conversation, Kind, Store, conversations, messages, now, parts};
 
@@ -72,6 +72,7 @@ impl Store {
                 new.created.into(),
             ],
         );
+        self.own_response(&mut batch, &new.id);
         messages::add(&mut batch, (&new.conversation, Some(&new.turn)), now(), said);
         self.commit(batch).await.map(drop)
     }
@@ -90,6 +91,7 @@ impl Store {
             "UPDATE response SET body = ?2, size = size + ?3 WHERE id = ?1 AND gone = 0",
             vec![response.id.as_str().into(), body.into(), i64::try_from(grown).unwrap_or(i64::MAX).into()],
         );
+        self.disown_response(&mut batch, &response.id);
         messages::add(&mut batch, (&response.conversation, Some(&response.turn)), now(), said);
         // of a response that is gone nothing is added
         batch.add(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use lf_core::Message;
 use lf_core::turn::Resume;
 
+use crate::batch::Batch;
 use crate::error::StoreError;
-use crate::sqlite::Batch;
 
 use super::{Columns, Store, now, parts};
 

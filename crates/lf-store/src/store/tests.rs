@@ -2,38 +2,109 @@ use lf_core::message::{AssistantMessage, Prose};
 use lf_core::model::ModelRequest;
 use lf_core::turn::{Course, Entry, Setup, Step};
 use lf_core::{Journal as _, Message, ModelDelta, ToolRef, ToolSet};
+use lf_test_postgres::{Database, Postgres};
 
 use super::*;
 use crate::{StoreError, TurnState};
 
+/// Runs each of these on both databases.
+macro_rules! on_both_stores {
+    ($($test:ident,)*) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::Bench::sqlite().await).await;
+            })*
+        }
+
+        mod postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::Bench::postgres()).await;
+            })*
+        }
+    };
+}
+
+on_both_stores! {
+    a_conversation_is_made_once_found_changed_and_forgotten,
+    what_is_acknowledged_is_there_after_a_restart_and_can_be_gone_on_with,
+    what_every_turn_begins_with_is_kept_once,
+    words_find_the_conversations_in_which_they_were_said,
+    words_are_found_whatever_their_case_their_accents_and_the_marks_around_them,
+    tools_are_switched_on_and_off_for_one_conversation,
+    many_callers_at_once_each_get_their_own_outcome,
+    a_conversation_is_forgotten_with_its_turns,
+    what_is_said_may_be_long_and_hold_any_character,
+    lists_are_in_the_order_of_use,
+}
+
 struct Bench {
-    dir: tempfile::TempDir,
+    home: Home,
     store: Store,
 }
 
+enum Home {
+    Directory(tempfile::TempDir),
+    Database(Database),
+}
+
 impl Bench {
-    async fn new() -> Self {
+    async fn sqlite() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path().to_owned()).await.unwrap();
-        Self { dir, store }
+        Self { home: Home::Directory(dir), store }
+    }
+
+    fn postgres() -> Self {
+        let database = Postgres::shared().database();
+        let store = Store::shared(&database.url().into(), &[]).unwrap();
+        Self { home: Home::Database(database), store }
+    }
+
+    fn dir(&self) -> &Path {
+        match &self.home {
+            Home::Directory(dir) => dir.path(),
+            Home::Database(_) => panic!("it has none"),
+        }
     }
 
     /// As after a crash.
     async fn reopened(self) -> Self {
-        let Self { dir, store } = self;
+        let Self { home, store } = self;
         drop(store);
-        let store = loop {
-            match Store::open(dir.path().to_owned()).await {
-                // the threads of the former one are about to end
-                Err(StoreError::InUse { .. }) => tokio::task::yield_now().await,
-                other => break other.unwrap(),
-            }
+        let store = match &home {
+            Home::Directory(dir) => loop {
+                match Store::open(dir.path().to_owned()).await {
+                    // the threads of the former one are about to end
+                    Err(StoreError::InUse { .. }) => tokio::task::yield_now().await,
+                    other => break other.unwrap(),
+                }
+            },
+            Home::Database(database) => Store::shared(&database.url().into(), &[]).unwrap(),
         };
-        Self { dir, store }
+        Self { home, store }
     }
 
     async fn conversation(&self, id: &str) {
         assert!(self.store.create(&conversation(id)).await.unwrap());
+    }
+
+    /// In a conversation of its own, with a turn of the same id.
+    async fn say(&self, id: &str, text: &str) {
+        self.conversation(id).await;
+        let said = [(format!("msg-{id}"), user(text))];
+        let begun = begun(Vec::new());
+        let begin = Begin { turn: id, conversation: id, said: &said, begun: &begun, after: None };
+        self.store.begin(begin).await.unwrap();
+    }
+
+    /// The ids of the conversations that words find.
+    async fn found(&self, words: &str) -> String {
+        let found = self.store.search("default/p", words, ALL).await.unwrap();
+        let mut ids: Vec<String> = found.into_iter().map(|found| found.id).collect();
+        ids.sort();
+        ids.concat()
     }
 }
 
@@ -71,9 +142,7 @@ mod forgetting;
 
 const ALL: Page = Page { offset: 0, limit: 100 };
 
-#[tokio::test]
-async fn a_conversation_is_made_once_found_changed_and_forgotten() {
-    let bench = Bench::new().await;
+async fn a_conversation_is_made_once_found_changed_and_forgotten(bench: Bench) {
     bench.conversation("a").await;
     assert!(!bench.store.create(&conversation("a")).await.unwrap(), "a second one of this id");
     let found = bench.store.conversation("a").await.unwrap().unwrap();
@@ -89,13 +158,11 @@ async fn a_conversation_is_made_once_found_changed_and_forgotten() {
     assert_eq!(bench.store.change(&changed).await, Err(gone));
 }
 
-#[tokio::test]
-async fn what_is_acknowledged_is_there_after_a_restart_and_can_be_gone_on_with() {
-    let bench = Bench::new().await;
+async fn what_is_acknowledged_is_there_after_a_restart_and_can_be_gone_on_with(bench: Bench) {
     bench.conversation("c").await;
     let said = [("msg-1".to_owned(), user("What is new?"))];
     let entry = begun(vec![user("What is new?")]);
-    let begin = Begin { turn: "t", conversation: "c", said: &said, begun: &entry };
+    let begin = Begin { turn: "t", conversation: "c", said: &said, begun: &entry, after: None };
     let mut journal = bench.store.begin(begin).await.unwrap();
     journal.append(&Entry::Delta(ModelDelta::Text("Not ".to_owned())));
     journal.append(&Entry::Delta(ModelDelta::Text("much".to_owned())));
@@ -104,9 +171,10 @@ async fn what_is_acknowledged_is_there_after_a_restart_and_can_be_gone_on_with()
     drop(journal);
 
     let bench = bench.reopened().await;
-    let [turn] = &bench.store.running().await.unwrap()[..] else { panic!("one turn runs") };
+    let [turn] = &bench.store.unattended().await.unwrap()[..] else { panic!("one turn runs") };
     assert_eq!((turn.id.as_str(), turn.conversation.as_str(), turn.state), ("t", "c", TurnState::Running));
-    let entries = bench.store.entries(turn).await.unwrap();
+    assert!(bench.store.take_over(&turn.id).await.unwrap());
+    let entries = bench.store.entries(turn, 0).await.unwrap();
     let count = entries.len();
     let mut entries = entries.into_iter();
     let Some(Entry::Begun(setup)) = entries.next() else { panic!("the first one begins the turn") };
@@ -127,7 +195,7 @@ async fn what_is_acknowledged_is_there_after_a_restart_and_can_be_gone_on_with()
     }
     journal.flush().await.unwrap();
     let said = [("msg-2".to_owned(), assistant("Nothing."))];
-    bench.store.end("t", "c", TurnState::Finished, &said).await.unwrap();
+    bench.store.end(End::finished("t", "c", &said)).await.unwrap();
     assert_eq!(bench.store.running().await.unwrap(), []);
     assert_eq!(bench.store.turn("t").await.unwrap().unwrap().state, TurnState::Finished);
     let kept = bench.store.messages("c", 0).await.unwrap();
@@ -136,12 +204,11 @@ async fn what_is_acknowledged_is_there_after_a_restart_and_can_be_gone_on_with()
     assert_eq!(kept[1].message, assistant("Nothing."));
     assert_eq!(bench.store.messages("c", 1).await.unwrap().len(), 1);
     let record = bench.store.turn("t").await.unwrap().unwrap();
-    assert_eq!(bench.store.entries(&record).await.unwrap().len(), count + 3);
+    assert_eq!(bench.store.entries(&record, 0).await.unwrap().len(), count + 3);
+    assert_eq!(bench.store.entries(&record, count).await.unwrap().len(), 3);
 }
 
-#[tokio::test]
-async fn what_every_turn_begins_with_is_kept_once() {
-    let bench = Bench::new().await;
+async fn what_every_turn_begins_with_is_kept_once(bench: Bench) {
     bench.conversation("c").await;
     let long = "x".repeat(10_000);
     let mut history = Vec::new();
@@ -149,7 +216,11 @@ async fn what_every_turn_begins_with_is_kept_once() {
         history.push(user(&format!("{turn} {long}")));
         let entry = begun(history.clone());
         let id = format!("t{turn}");
-        bench.store.begin(Begin { turn: &id, conversation: "c", said: &[], begun: &entry }).await.unwrap();
+        bench
+            .store
+            .begin(Begin { turn: &id, conversation: "c", said: &[], begun: &entry, after: None })
+            .await
+            .unwrap();
     }
     let sql = "SELECT count(*), sum(length(body)) FROM part";
     let row = bench.store.query(sql, Vec::new()).await.unwrap().remove(0);
@@ -157,37 +228,24 @@ async fn what_every_turn_begins_with_is_kept_once() {
     assert_eq!(columns.int(), 21, "each message, and the empty tool list");
     assert!(columns.int() < 250_000);
     let turn = bench.store.turn("t19").await.unwrap().unwrap();
-    let [Entry::Begun(setup)] = &bench.store.entries(&turn).await.unwrap()[..] else { panic!() };
+    let [Entry::Begun(setup)] = &bench.store.entries(&turn, 0).await.unwrap()[..] else { panic!() };
     assert_eq!(setup.request.messages, history);
 }
 
 #[tokio::test]
 async fn a_second_daemon_does_not_get_the_directory() {
-    let bench = Bench::new().await;
-    let second = Store::open(bench.dir.path().to_owned()).await;
+    let bench = Bench::sqlite().await;
+    let second = Store::open(bench.dir().to_owned()).await;
     let Err(error) = second else { panic!("it has it") };
-    assert_eq!(error, StoreError::InUse { path: bench.dir.path().to_owned() });
+    assert_eq!(error, StoreError::InUse { path: bench.dir().to_owned() });
     assert!(error.to_string().ends_with("is in use by another daemon"));
 }
 
-#[tokio::test]
-async fn words_find_the_conversations_in_which_they_were_said() {
-    let bench = Bench::new().await;
+async fn words_find_the_conversations_in_which_they_were_said(bench: Bench) {
     for (id, text) in [("a", "The goat ate the \"hay\""), ("b", "Rain, and no hay"), ("c", "nothing")] {
-        bench.conversation(id).await;
-        let said = [(format!("msg-{id}"), user(text))];
-        bench
-            .store
-            .begin(Begin { turn: id, conversation: id, said: &said, begun: &begun(Vec::new()) })
-            .await
-            .unwrap();
+        bench.say(id, text).await;
     }
-    let ids = async |words: &str| {
-        let found = bench.store.search("default/p", words, ALL).await.unwrap();
-        let mut ids: Vec<String> = found.into_iter().map(|found| found.id).collect();
-        ids.sort();
-        ids.concat()
-    };
+    let ids = async |words: &str| bench.found(words).await;
     assert_eq!(ids("HAY").await, "ab");
     assert_eq!(ids("hay goat").await, "a");
     assert_eq!(ids("about c").await, "c", "a title");
@@ -195,13 +253,13 @@ async fn words_find_the_conversations_in_which_they_were_said() {
     assert_eq!(ids("  ").await, "");
     bench.store.delete("a").await.unwrap();
     assert_eq!(ids("hay").await, "b");
+    // no message is deleted under a turn that runs
+    bench.store.end(End::finished("b", "b", &[])).await.unwrap();
     assert!(bench.store.delete_message("b", "msg-b").await.unwrap());
     assert_eq!(ids("hay").await, "");
 }
 
-#[tokio::test]
-async fn tools_are_switched_on_and_off_for_one_conversation() {
-    let bench = Bench::new().await;
+async fn tools_are_switched_on_and_off_for_one_conversation(bench: Bench) {
     bench.conversation("a").await;
     bench.conversation("b").await;
     let tool = ToolRef { server: "fs".into(), name: "read".into() };
@@ -213,35 +271,47 @@ async fn tools_are_switched_on_and_off_for_one_conversation() {
     assert!(!bench.store.switch_off("a", &tool).await.unwrap());
 }
 
-#[tokio::test]
-async fn many_callers_share_a_commit_and_each_gets_its_own_outcome() {
-    let bench = Bench::new().await;
+async fn many_callers_at_once_each_get_their_own_outcome(bench: Bench) {
     bench.conversation("c").await;
     let entry = begun(Vec::new());
     let said: Vec<[(String, Message); 1]> =
         (0..200).map(|at| [(format!("msg-{}", at % 150), user("hi"))]).collect();
     let ids: Vec<String> = (0..200).map(|at| format!("t{at}")).collect();
-    let begins = said
-        .iter()
-        .zip(&ids)
-        .map(|(said, turn)| bench.store.begin(Begin { turn, conversation: "c", said, begun: &entry }));
+    let begins = said.iter().zip(&ids).map(|(said, turn)| {
+        bench.store.begin(Begin { turn, conversation: "c", said, begun: &entry, after: None })
+    });
+    let outcomes = match &bench.home {
+        Home::Directory(dir) => in_few_commits(dir.path(), futures(begins)).await,
+        Home::Database(_) => futures(begins).await,
+    };
+    for at in 0..50 {
+        let won = [at, at + 150].into_iter().filter(|at| outcomes[*at].is_ok()).count();
+        assert_eq!(won, 1, "of two with the same id");
+    }
+    assert!(outcomes[50..150].iter().all(Result::is_ok));
+    if matches!(bench.home, Home::Directory(_)) {
+        assert!(outcomes[150..].iter().all(Result::is_err), "ids that were there before");
+    }
+    assert_eq!(bench.store.messages("c", 0).await.unwrap().len(), 150);
+    assert_eq!(bench.store.running().await.unwrap().len(), 150, "all of a turn or nothing");
+}
+
+/// What these callers are told, who share two commits at the most.
+async fn in_few_commits<T>(dir: &Path, all: impl Future<Output = T>) -> T {
     // the writer waits for this lock, and all others for the writer
-    let mut other = rusqlite::Connection::open(bench.dir.path().join("lf.db")).unwrap();
+    let mut other = rusqlite::Connection::open(dir.join("lf.db")).unwrap();
     let lock = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
-    let before = commits(bench.dir.path());
+    let before = commits(dir);
     let mut lock = Some(lock);
     let unlock = std::future::poll_fn(|_| {
         drop(lock.take());
         std::task::Poll::Ready(())
     });
-    let (outcomes, ()) = tokio::join!(biased; futures(begins), unlock);
-    let commits = commits(bench.dir.path()) - before;
+    let (outcomes, ()) = tokio::join!(biased; all, unlock);
+    let commits = commits(dir) - before;
     // the one that the writer had taken before the others came, and theirs
     assert!((1..=2).contains(&commits), "{commits} commits");
-    let failed: Vec<usize> = (0..200).filter(|at| outcomes[*at].is_err()).collect();
-    assert_eq!(failed, (150..200).collect::<Vec<_>>(), "ids that were there before");
-    assert_eq!(bench.store.messages("c", 0).await.unwrap().len(), 150);
-    assert_eq!(bench.store.running().await.unwrap().len(), 150, "all of a turn or nothing");
+    outcomes
 }
 
 /// Frames of the log that end a transaction: those that tell the size of the database (SQLite's file format, section 4.1).
@@ -270,6 +340,77 @@ async fn futures<T>(all: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T
     })
     .await;
     all.into_iter().filter_map(|(_, outcome)| outcome).collect()
+}
+
+async fn words_are_found_whatever_their_case_their_accents_and_the_marks_around_them(bench: Bench) {
+    let texts = [
+        ("a", "Crème brûlée, «flambée»; see https://example.org/a-list?q=1"),
+        ("b", "the well-known list of 10,5 items (v1.2) snake_case"),
+        ("c", "Привет, мир! 東京"),
+        ("d", "known well"),
+    ];
+    for (id, text) in texts {
+        bench.say(id, text).await;
+    }
+    for (words, expected) in [
+        ("creme BRULEE", "a"),
+        ("flambée", "a"),
+        ("example.org", "a"),
+        ("list", "ab"),
+        ("well-known", "b"),
+        ("known", "bd"),
+        ("v1.2", "b"),
+        ("case", "b"),
+        ("привет", "c"),
+        ("東京", "c"),
+        ("wel", ""),
+        ("- well", "bd"),
+    ] {
+        assert_eq!(bench.found(words).await, expected, "{words}");
+    }
+}
+
+async fn a_conversation_is_forgotten_with_its_turns(bench: Bench) {
+    bench.say("a", "hay").await;
+    let turn = bench.store.turn("a").await.unwrap().unwrap();
+    let mut journal = bench.store.journal(&turn, 1);
+    bench.store.delete("a").await.unwrap();
+    assert_eq!(bench.store.turn("a").await.unwrap(), None);
+    assert_eq!(bench.store.messages("a", 0).await.unwrap(), []);
+    assert_eq!(bench.found("hay").await, "");
+    journal.append(&Entry::Answered);
+    journal.flush().await.unwrap_err();
+    assert_eq!(bench.store.entries(&turn, 0).await.unwrap().len(), 0);
+}
+
+async fn what_is_said_may_be_long_and_hold_any_character(bench: Bench) {
+    let many: String = (0..400_000).map(|at| format!("w{at} ")).collect();
+    bench.say("a", &format!("first\0second \u{10ffff} {many}")).await;
+    let kept = bench.store.messages("a", 0).await.unwrap();
+    let Message::User(said) = &kept[0].message else { panic!() };
+    assert!(said.content.text().starts_with("first\0second \u{10ffff} w0 "));
+    assert_eq!(bench.found("w100").await, "a");
+    let odd = Conversation { title: Some("a\0b".to_owned()), ..conversation("a") };
+    bench.store.change(&odd).await.unwrap();
+}
+
+async fn lists_are_in_the_order_of_use(bench: Bench) {
+    for (id, updated) in [("b", 2), ("B", 2), ("a", 3), ("_", 1)] {
+        bench.store.create(&Conversation { updated, ..conversation(id) }).await.unwrap();
+    }
+    let page = async |offset, limit| {
+        let page = Page { offset, limit };
+        let found = bench.store.conversations("default/p", Kind::Conversation, page).await.unwrap();
+        found.into_iter().map(|found| found.id).collect::<String>()
+    };
+    assert_eq!(page(0, 10).await, "aBb_", "equal ones by the bytes of their ids");
+    assert_eq!(page(1, 2).await, "Bb");
+    for (server, name) in [("b", "x"), ("B", "x"), ("a", "Z"), ("a", "a")] {
+        bench.store.switch_on("a", &ToolRef { server: server.into(), name: name.into() }).await.unwrap();
+    }
+    let tools = bench.store.tools("a").await.unwrap();
+    let tools: Vec<String> = tools.iter().map(|tool| format!("{}{}", tool.server, tool.name)).collect();
+    assert_eq!(tools, ["Bx", "aZ", "aa", "bx"]);
 }
 
 #[tokio::test]
@@ -325,9 +466,9 @@ async fn trouble_with_the_file_costs_the_requests_of_that_time_only() {
 #[tokio::test]
 async fn nobody_else_may_read_what_was_said() {
     use std::os::unix::fs::PermissionsExt as _;
-    let bench = Bench::new().await;
+    let bench = Bench::sqlite().await;
     bench.conversation("c").await;
-    for file in std::fs::read_dir(bench.dir.path()).unwrap() {
+    for file in std::fs::read_dir(bench.dir()).unwrap() {
         let file = file.unwrap();
         let mode = file.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{}", file.path().display());

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use lf_core::turn::Entry;
+use lf_core::turn::{Entry, Waiting};
 use lf_core::{BoxFuture, Journal, JournalError, Message};
 
+use crate::batch::{Batch, Beginning, Of, Statement};
 use crate::error::StoreError;
-use crate::sqlite::Batch;
 
-use super::{Columns, Store, messages, now, parts};
+use super::{Columns, Store, approvals, messages, now, parts};
 
 /// How a turn stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,13 +59,43 @@ pub struct Begin<'a> {
     /// What the client said, with the ids of the messages.
     pub said: &'a [(String, Message)],
     pub begun: &'a Entry,
+    /// The last place in the conversation that the turn knows of. Where daemons share the store, the turn begins only
+    /// when nothing was said since then, and no other one runs in the conversation; without it, in any case.
+    pub after: Option<i64>,
+}
+
+/// A turn that ends.
+#[derive(Debug)]
+pub struct End<'a> {
+    pub turn: &'a str,
+    pub conversation: &'a str,
+    pub state: TurnState,
+    /// What it added to its conversation, with the ids of the messages.
+    pub said: &'a [(String, Message)],
+    /// The calls that wait for an approval, until the next turn begins.
+    pub waiting: Option<&'a Waiting>,
+}
+
+impl<'a> End<'a> {
+    /// A turn that is finished with these words, and leaves nothing waiting.
+    pub fn finished(turn: &'a str, conversation: &'a str, said: &'a [(String, Message)]) -> Self {
+        Self { turn, conversation, state: TurnState::Finished, said, waiting: None }
+    }
 }
 
 impl Store {
     /// Keeps what was said and the turn's first entry, both or none.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] when something was said after [`Begin::after`].
     pub async fn begin(&self, begin: Begin<'_>) -> Result<TurnJournal, StoreError> {
         let at = now();
-        let mut batch = Batch::default();
+        let beginning = Beginning {
+            turn: begin.turn.to_owned(),
+            conversation: begin.conversation.to_owned(),
+            after: begin.after,
+        };
+        let mut batch = Batch { turn: Some(Of::Begun(beginning)), ..Batch::default() };
         messages::add(&mut batch, (begin.conversation, Some(begin.turn)), at, begin.said);
         batch.add(
             "INSERT INTO turn (id, conversation, state, created, updated) VALUES (?1, ?2, 'running', ?3, ?4)",
@@ -81,25 +111,27 @@ impl Store {
             batch,
         };
         journal.append(begin.begun);
-        self.commit(std::mem::take(&mut journal.batch)).await?;
+        self.commit(std::mem::replace(&mut journal.batch, Batch::of(begin.turn))).await?;
         Ok(journal)
     }
 
-    /// Ends a turn with what it said.
-    pub async fn end(
-        &self,
-        turn: &str,
-        conversation: &str,
-        state: TurnState,
-        said: &[(String, Message)],
-    ) -> Result<(), StoreError> {
+    /// Ends a turn. A database that several daemons share is waited for as long as its journal is.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] when another daemon has taken the turn over.
+    pub async fn end(&self, end: End<'_>) -> Result<(), StoreError> {
         let at = now();
-        let mut batch = Batch::default();
-        batch.add(
-            "UPDATE turn SET state = ?2, updated = ?3 WHERE id = ?1",
-            vec![turn.into(), state.name().into(), at.into()],
-        );
-        messages::add(&mut batch, (conversation, Some(turn)), at, said);
+        let mut batch = Batch::of(end.turn);
+        let ended = vec![end.turn.into(), end.state.name().into(), at.into()];
+        batch.witness = Some(Statement {
+            sql: "SELECT id FROM turn WHERE id = ?1 AND state = ?2 AND updated = ?3",
+            params: ended.clone(),
+        });
+        batch.add("UPDATE turn SET state = ?2, updated = ?3 WHERE id = ?1", ended);
+        messages::add(&mut batch, (end.conversation, Some(end.turn)), at, end.said);
+        if let Some(waiting) = end.waiting {
+            approvals::leave(&mut batch, end.conversation, waiting);
+        }
         self.commit(batch).await.map(drop)
     }
 
@@ -115,13 +147,13 @@ impl Store {
         Ok(self.query(sql, Vec::new()).await?.into_iter().map(record).collect())
     }
 
-    /// What happened in a turn, from its beginning.
+    /// What happened in a turn after its first `seen` entries.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] when it was kept by a program that knew more.
-    pub async fn entries(&self, turn: &TurnRecord) -> Result<Vec<Entry>, StoreError> {
-        let sql = "SELECT body FROM entry WHERE turn = ?1 ORDER BY n";
-        let rows = self.query(sql, vec![turn.id.as_str().into()]).await?;
+    pub async fn entries(&self, turn: &TurnRecord, seen: usize) -> Result<Vec<Entry>, StoreError> {
+        let sql = "SELECT body FROM entry WHERE turn = ?1 AND n > ?2 ORDER BY n";
+        let rows = self.query(sql, vec![turn.id.as_str().into(), place(seen).into()]).await?;
         let mut known = HashMap::new();
         let mut entries = Vec::with_capacity(rows.len());
         for row in rows {
@@ -143,13 +175,17 @@ impl Store {
             store: self.clone(),
             turn: turn.id.clone(),
             conversation: turn.conversation.clone(),
-            next: i64::try_from(entries).unwrap_or(i64::MAX) + 1,
-            batch: Batch::default(),
+            next: place(entries) + 1,
+            batch: Batch::of(&turn.id),
         }
     }
 }
 
-fn record(row: Vec<crate::sqlite::Param>) -> TurnRecord {
+fn place(entries: usize) -> i64 {
+    i64::try_from(entries).unwrap_or(i64::MAX - 1)
+}
+
+pub(super) fn record(row: Vec<crate::batch::Param>) -> TurnRecord {
     let mut columns = Columns::of(row);
     TurnRecord {
         id: columns.text(),
@@ -184,12 +220,15 @@ impl Journal for TurnJournal {
             if self.batch.is_empty() {
                 return Ok(());
             }
-            let batch = std::mem::take(&mut self.batch);
+            let mut batch = std::mem::replace(&mut self.batch, Batch::of(&self.turn));
+            batch.witness = Some(Statement {
+                sql: "SELECT n FROM entry WHERE turn = ?1 AND n = ?2",
+                params: vec![self.turn.as_str().into(), (self.next - 1).into()],
+            });
             let written = self.store.commit(batch).await;
-            written.map(drop).map_err(|error| JournalError {
-                place: self.store.path().display().to_string(),
-                reason: error.to_string(),
-            })
+            written
+                .map(drop)
+                .map_err(|error| JournalError { place: self.store.place(), reason: error.to_string() })
         })
     }
 }

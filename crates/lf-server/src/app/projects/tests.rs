@@ -24,6 +24,7 @@ fn project(servers: &str) -> Project {
         models: IndexMap::new(),
         default_model: None,
         prompts: IndexMap::new(),
+        storage: Ok(Default::default()),
     }
 }
 

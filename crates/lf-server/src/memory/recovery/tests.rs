@@ -9,6 +9,7 @@ use lf_core::tool::{Attendant, BoxFuture, Catalogue, Tool};
 use lf_core::turn::check_answers;
 use lf_core::{Journal, JournalError, Message, ToolRef, ToolSet, ToolSource};
 use lf_store::{Begin, Conversation, Kind, Store};
+use lf_test_postgres::{Database, Postgres};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -144,12 +145,35 @@ fn with(journal: impl Journal + 'static, walks: &Walks) -> Drive {
     }
 }
 
-async fn store(dir: &std::path::Path) -> Store {
-    loop {
-        match Store::open(dir.to_owned()).await {
-            // the threads of the one before are about to end
-            Err(StoreError::InUse { .. }) => tokio::task::yield_now().await,
-            opened => return opened.unwrap(),
+/// Where the daemons of a test keep their turns.
+enum Home {
+    Directory(tempfile::TempDir),
+    Database(Database),
+}
+
+impl Home {
+    fn sqlite() -> Self {
+        Self::Directory(tempfile::tempdir().unwrap())
+    }
+
+    fn postgres() -> Self {
+        Self::Database(Postgres::shared().database())
+    }
+
+    /// Of the next daemon.
+    async fn memory(&self) -> Arc<Memory> {
+        let dir = match self {
+            Self::Directory(dir) => dir.path(),
+            Self::Database(database) => {
+                return Arc::new(Memory::new(Store::shared(&database.url().into(), &[]).unwrap()));
+            }
+        };
+        loop {
+            match Store::open(dir.to_owned()).await {
+                // the threads of the one before are about to end
+                Err(StoreError::InUse { .. }) => tokio::task::yield_now().await,
+                opened => return Arc::new(Memory::new(opened.unwrap())),
+            }
         }
     }
 }
@@ -163,12 +187,12 @@ async fn watched(running: Arc<Running>) -> Vec<ChatEvent> {
 
 /// Runs the turn until the power goes, and what is left of it afterwards. How many entries there were before, and
 /// whether the power went at all.
-async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
-    let dir = tempfile::tempdir().unwrap();
+async fn survives(home: &Home, entries: usize, cut: Cut, repeatable: bool) -> bool {
     let walks = Walks::default();
-    let memory = Arc::new(Memory::new(store(dir.path()).await));
+    let memory = home.memory().await;
+    let id = uuid::Uuid::new_v4().simple().to_string();
     let conversation = Conversation {
-        id: "c".to_owned(),
+        id: id.clone(),
         scope: "a/b".to_owned(),
         kind: Kind::Conversation,
         title: None,
@@ -182,13 +206,13 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
     let turn = setup.id.clone();
     let said = vec![(message_id(), user())];
     let begun = Entry::Begun(Box::new(setup.clone()));
-    let begin = Begin { turn: &turn, conversation: "c", said: &said, begun: &begun };
+    let begin = Begin { turn: &turn, conversation: &id, said: &said, begun: &begun, after: None };
     let journal = memory.store.begin(begin).await.unwrap();
     let journal = Dying { journal, left: entries, cut, leave: memory.leave.clone() };
     let mut events = Vec::new();
     let course = Course::new(setup, &mut events);
-    let running = Arc::new(Running::new(turn.clone(), "c".to_owned()));
-    let guard = memory.line("c").lock_owned().await;
+    let running = Arc::new(Running::new(turn.clone(), id.clone()));
+    let guard = memory.line(&id).lock_owned().await;
     memory.run(running.clone(), course, events, with(journal, &walks), guard);
     let told = watched(running).await;
     let died = memory.leave.is_cancelled();
@@ -196,17 +220,18 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
     drop(memory);
 
     // what was begun and not told about may have happened, and is not done again
-    let memory = Arc::new(Memory::new(store(dir.path()).await));
+    let memory = home.memory().await;
     let record = memory.store.turn(&turn).await.unwrap().unwrap();
     assert_eq!(record.state == TurnState::Running, died);
     let mut all = told.clone();
     if died {
+        assert!(memory.store.take_over(&turn).await.unwrap(), "the daemon before is dead");
         let Read { mut course, mut events, entries, answering, setup, .. } =
             read(&memory, &record).await.unwrap();
         let mut journal = memory.store.journal(&record, entries);
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
-        let running = Arc::new(Running::new(turn.clone(), "c".to_owned()));
-        let guard = memory.line("c").lock_owned().await;
+        let running = Arc::new(Running::new(turn.clone(), id.clone()));
+        let guard = memory.line(&id).lock_owned().await;
         memory.run(running.clone(), course, events, with(journal, &walks), guard);
         all = watched(running).await;
     }
@@ -219,7 +244,7 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
         true => assert_eq!(walks.len(), 2 * ROUNDS, "{entries} {cut:?}: {walks:?}"),
     }
     let kept: Vec<Message> =
-        memory.store.messages("c", 0).await.unwrap().into_iter().map(|kept| kept.message).collect();
+        memory.store.messages(&id, 0).await.unwrap().into_iter().map(|kept| kept.message).collect();
     check_answers(&kept).unwrap();
     let failed = kept.iter().filter(|kept| matches!(kept, Message::Tool(result) if result.is_error)).count();
     assert!(failed <= if repeatable { 0 } else { 2 }, "{entries} {cut:?}: {kept:#?}");
@@ -235,20 +260,35 @@ async fn survives(entries: usize, cut: Cut, repeatable: bool) -> bool {
     died
 }
 
-#[tokio::test]
-async fn a_turn_survives_a_crash_at_each_of_its_entries() {
+/// Cuts at each entry, from this one on in steps.
+async fn survives_everywhere(home: Home, first: usize, step: usize) {
     for cut in [Cut::Before, Cut::After] {
-        let mut entries = 1;
-        while survives(entries, cut, false).await {
-            entries += 1;
+        let mut entries = first;
+        while survives(&home, entries, cut, false).await {
+            entries += step;
         }
         assert!(entries > 8 * ROUNDS, "{entries} entries are too few for this turn");
     }
 }
 
 #[tokio::test]
+async fn a_turn_survives_a_crash_at_each_of_its_entries() {
+    survives_everywhere(Home::sqlite(), 1, 1).await;
+}
+
+#[tokio::test]
+async fn a_turn_in_postgres_survives_a_crash_at_each_of_its_entries() {
+    // each commit waits for the disk: side by side, in databases of their own
+    let lanes = 6;
+    let all = (1..=lanes).map(|first| survives_everywhere(Home::postgres(), first, lanes));
+    futures_util::future::join_all(all).await;
+}
+
+#[tokio::test]
 async fn a_call_that_changes_nothing_is_made_again_after_a_crash() {
-    for entries in 1..40 {
-        assert!(survives(entries, Cut::After, true).await);
+    for home in [Home::sqlite(), Home::postgres()] {
+        for entries in 1..40 {
+            assert!(survives(&home, entries, Cut::After, true).await);
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
+use futures_core::Stream;
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
 use lf_core::{ChatEvent, Message};
@@ -160,8 +161,8 @@ impl Asked {
             self.keeper.store(&stored, alone.as_ref(), &[]).await?;
             let asked = named(whole(&stored, &plan.before, prepared.asked.clone()));
             let attendance = Attendance::Watched;
-            let running = app.set_going(prepared, &stored.conversation, asked, attendance, own).await;
-            drop(settled);
+            let guards = (settled, own);
+            let running = app.set_going(prepared, &stored.conversation, asked, attendance, guards).await;
             if running.is_err() {
                 let _ = memory.store.delete_response(&stored.scope, &stored.id).await;
             }
@@ -171,7 +172,7 @@ impl Asked {
         if !head.view.streams() {
             return Ok(Begun::Aside(stored.body));
         }
-        let (events, ..) = self.started(watched(running)).await?;
+        let (events, ..) = self.started(self.watched(running)?).await?;
         Ok(Begun::Turn(events, Box::new(head)))
     }
 
@@ -196,7 +197,7 @@ impl Asked {
             self.shared.app.converse(Some(&project), &conversation, saying).await
         };
         let running = begun.await.map_err(|refusal| self.caller.refused(&refusal))?;
-        let (events, turn, model) = self.started(watched(running)).await?;
+        let (events, turn, model) = self.started(self.watched(running)?).await?;
         let head = Head::new(&turn, model, view, self.told());
         let mut notice = None;
         if is_stored {
@@ -210,6 +211,11 @@ impl Asked {
         let notice = futures_util::stream::iter(notice.map(ChatEvent::Notice));
         Ok(Begun::Turn(Box::pin(notice.chain(events)), Box::new(head)))
     }
+
+    fn watched(&self, running: Arc<Running>) -> Result<Events, ErrorReply> {
+        let memory = self.shared.app.memory().map_err(|refusal| self.caller.refused(&refusal))?;
+        Ok(numbered(memory.watch(running, 0)))
+    }
 }
 
 /// What is kept with a response: what came before only where no earlier response of its chain has it.
@@ -222,8 +228,8 @@ fn whole(stored: &Stored, before: &[Message], mut asked: Vec<Message>) -> Vec<Me
 
 /// The events of a turn that goes on by itself. Without progress, which is not kept: whoever comes back finds the same
 /// events under the same numbers.
-pub(super) fn watched(running: Arc<Running>) -> Events {
-    let events = running.watch(0).map(|(_, event)| (*event).clone());
+pub(super) fn numbered(events: impl Stream<Item = (usize, Arc<ChatEvent>)> + Send + 'static) -> Events {
+    let events = events.map(|(_, event)| (*event).clone());
     Box::pin(events.filter(|event| std::future::ready(!matches!(event, ChatEvent::CallProgress { .. }))))
 }
 

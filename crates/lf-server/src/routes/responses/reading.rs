@@ -14,7 +14,7 @@ use lf_core::ChatEvent;
 use lf_store::{Response as Stored, TurnState};
 use serde_json::{Value, json};
 
-use super::beginning::watched;
+use super::beginning::numbered;
 use crate::app::{App, Refusal};
 use crate::memory::{events_of, unkept};
 use crate::reply::Caller;
@@ -95,10 +95,10 @@ pub(in super::super) async fn get(
 
 /// The response object as the response now stands.
 pub(in super::super) async fn body(app: &App, stored: &Stored) -> Value {
-    let is_open = matches!(stored.body["status"].as_str(), Some("queued" | "in_progress"));
+    let is_open = is_open(&stored.body);
     let Some(head) = head_of(stored) else {
         // its turn went with its client, or with a daemon that ended
-        let is_gone = is_open && !app.making.has(&stored.id);
+        let is_gone = is_open && !app.making.has(&stored.id) && !made_elsewhere(app, stored).await;
         return if is_gone { cancelled(stored.body.clone()) } else { stored.body.clone() };
     };
     let Ok(memory) = app.memory() else { return stored.body.clone() };
@@ -110,8 +110,11 @@ pub(in super::super) async fn body(app: &App, stored: &Stored) -> Value {
         }
         return completion.response();
     }
-    // a turn that is not there was never begun
-    let Ok(Some(turn)) = memory.store.turn(&stored.turn).await else { return cancelled(stored.body.clone()) };
+    let Ok(Some(turn)) = memory.store.turn(&stored.turn).await else {
+        // it is about to begin, or never will
+        let begins = made_elsewhere(app, stored).await;
+        return if begins { stored.body.clone() } else { cancelled(stored.body.clone()) };
+    };
     completion.set_now(u64::try_from(turn.updated / 1000).unwrap_or_default());
     match events_of(memory, &turn).await {
         Ok(events) => events.iter().flatten().for_each(|event| completion.push(event)),
@@ -121,6 +124,19 @@ pub(in super::super) async fn body(app: &App, stored: &Stored) -> Value {
     }
     let body = completion.response();
     if turn.state == TurnState::Cancelled { cancelled(body) } else { body }
+}
+
+fn is_open(body: &Value) -> bool {
+    matches!(body["status"].as_str(), Some("queued" | "in_progress"))
+}
+
+/// Whether another daemon may be making an open response; what cannot be asked may be so.
+async fn made_elsewhere(app: &App, stored: &Stored) -> bool {
+    let Ok(memory) = app.memory() else { return false };
+    memory.store.is_made_elsewhere(&stored.id).await.unwrap_or_else(|error| {
+        tracing::warn!(response = stored.id, %error, "cannot ask who makes a response");
+        true
+    })
 }
 
 fn head_of(stored: &Stored) -> Option<Head> {
@@ -138,8 +154,12 @@ async fn again(shared: &Shared, caller: &Caller, stored: Stored, after: Option<u
         Ok(memory) => memory,
         Err(refusal) => return caller.refusal(&refusal),
     };
-    let events: Events = match memory.going(&stored.turn).await {
-        Some(running) => Box::pin(watched(running).take_until(shared.cut.clone().cancelled_owned())),
+    let present = match memory.present(&stored.turn).await {
+        Ok(present) => present,
+        Err(error) => return caller.refusal(&unkept(&error)),
+    };
+    let events: Events = match present {
+        Some(events) => Box::pin(numbered(events).take_until(shared.cut.clone().cancelled_owned())),
         None => match told(&shared.app, &stored).await {
             Ok(events) => Box::pin(futures_util::stream::iter(events)),
             Err(reason) => {
@@ -192,11 +212,10 @@ pub(in super::super) async fn delete(
 /// Forgets a response; one that runs is stopped, unless it is a turn of a kept conversation.
 pub(super) async fn remove(app: &App, stored: &Stored) -> Result<(), Refusal> {
     let memory = app.memory()?;
-    app.making.stop(&stored.id);
     let own = memory.store.conversation(&stored.conversation).await.map_err(|error| unkept(&error))?;
     let is_kept = own.is_some_and(|own| own.kind == lf_store::Kind::Conversation);
-    if let Some(running) = memory.going(&stored.turn).await.filter(|_| !is_kept) {
-        running.stop().await;
+    if !is_kept {
+        stop(app, stored).await?;
     }
     // in a chain of responses turns hold this only while they begin; a kept conversation loses nothing that a turn needs
     let guard = if is_kept { None } else { Some(memory.turn_to_speak(&stored.conversation).await) };
@@ -210,16 +229,9 @@ pub(in super::super) async fn cancel(
     caller: Caller,
     Found(stored): Found,
 ) -> Response {
-    let running = match shared.app.memory() {
-        Ok(memory) => memory.going(&stored.turn).await,
-        Err(_) => None,
-    };
-    let is_stopped = match running {
-        Some(running) => {
-            running.stop().await;
-            true
-        }
-        None => shared.app.making.stop(&stored.id),
+    let is_stopped = match stop(&shared.app, &stored).await {
+        Ok(is_stopped) => is_stopped,
+        Err(refusal) => return caller.refusal(&refusal),
     };
     let body = body(&shared.app, &stored).await;
     let status = body["status"].as_str().unwrap_or_default();
@@ -228,6 +240,19 @@ pub(in super::super) async fn cancel(
         return caller.refuse(StatusCode::BAD_REQUEST, &what);
     }
     Json(body).into_response()
+}
+
+/// False where nothing of the response runs, in no daemon.
+async fn stop(app: &App, stored: &Stored) -> Result<bool, Refusal> {
+    let memory = app.memory()?;
+    let unkept = |error| unkept(&error);
+    if app.making.stop(&stored.id) || memory.stop(&stored.turn).await.map_err(unkept)? {
+        return Ok(true);
+    }
+    match stored.head.is_none() && is_open(&stored.body) {
+        true => memory.stop_response(&stored.id).await.map_err(unkept),
+        false => Ok(false),
+    }
 }
 
 pub(in super::super) async fn inputs(Found(stored): Found) -> Response {

@@ -5,9 +5,25 @@ use super::*;
 /// Words that stand in every place where something of a conversation may be kept.
 const SECRET: &str = "quokkasecret";
 
-/// The files in which this text stands, in the case in which it is or that of the index of words.
+on_both_stores! {
+    a_deleted_message_leaves_the_journals_and_the_index_and_the_files,
+    a_deleted_conversation_leaves_the_files,
+    responses_branch_and_survive_and_keep_what_they_go_on_from,
+    a_response_that_was_deleted_while_it_was_made_stays_so,
+    old_and_large_responses_and_resumes_go_first,
+}
+
+/// The files, or tables of a Postgres, in which this text stands, in the case in which it is or that of the index of words.
 fn found_in(bench: &Bench, text: &str) -> Vec<String> {
-    let files = std::fs::read_dir(bench.dir.path()).unwrap().map(|file| file.unwrap().path());
+    if let Home::Database(database) = &bench.home {
+        let tables = ["conversation", "message", "waiting", "entry", "part", "response", "resume"];
+        let holds = |table: &&str| {
+            let count = format!("SELECT count(*) FROM {table} WHERE CAST({table} AS TEXT) LIKE '%{text}%'");
+            database.ask(&count) != "0"
+        };
+        return tables.iter().filter(|table| holds(table)).map(|table| (*table).to_owned()).collect();
+    }
+    let files = std::fs::read_dir(bench.dir()).unwrap().map(|file| file.unwrap().path());
     files
         .filter(|file| {
             let bytes = std::fs::read(file).unwrap();
@@ -23,18 +39,16 @@ async fn turn(bench: &Bench, id: &str, before: Vec<Message>, said: &str, answer:
     let mut all = before;
     all.push(user(said));
     let entry = begun(all);
-    let begin = Begin { turn: id, conversation: "c", said: &named, begun: &entry };
+    let begin = Begin { turn: id, conversation: "c", said: &named, begun: &entry, after: None };
     let mut journal = bench.store.begin(begin).await.unwrap();
     journal.append(&Entry::Delta(ModelDelta::Text(answer.to_owned())));
     journal.append(&Entry::Answered);
     journal.flush().await.unwrap();
     let answered = [(format!("{id}-answer"), assistant(answer))];
-    bench.store.end(id, "c", TurnState::Finished, &answered).await.unwrap();
+    bench.store.end(End::finished(id, "c", &answered)).await.unwrap();
 }
 
-#[tokio::test]
-async fn a_deleted_message_leaves_the_journals_and_the_index_and_the_files() {
-    let bench = Bench::new().await;
+async fn a_deleted_message_leaves_the_journals_and_the_index_and_the_files(bench: Bench) {
     bench.conversation("c").await;
     turn(&bench, "one", Vec::new(), "nothing special", "so it is").await;
     let before = vec![user("nothing special"), assistant("so it is")];
@@ -54,14 +68,12 @@ async fn a_deleted_message_leaves_the_journals_and_the_index_and_the_files() {
     assert_eq!(left, ["one-said", "one-answer", "three-said", "three-answer"]);
     // the turn before it is as it was
     let record = bench.store.turn("one").await.unwrap().unwrap();
-    assert_eq!(bench.store.entries(&record).await.unwrap().len(), 3);
+    assert_eq!(bench.store.entries(&record, 0).await.unwrap().len(), 3);
     let record = bench.store.turn("three").await.unwrap().unwrap();
-    assert!(bench.store.entries(&record).await.unwrap().is_empty(), "it was begun with what is deleted");
+    assert!(bench.store.entries(&record, 0).await.unwrap().is_empty(), "it was begun with what is deleted");
 }
 
-#[tokio::test]
-async fn a_deleted_conversation_leaves_the_files() {
-    let bench = Bench::new().await;
+async fn a_deleted_conversation_leaves_the_files(bench: Bench) {
     bench.conversation("c").await;
     turn(&bench, "one", Vec::new(), SECRET, &format!("yes, {SECRET}")).await;
     bench.store.delete("c").await.unwrap();
@@ -101,9 +113,7 @@ async fn texts(bench: &Bench, response: &Response) -> Vec<String> {
         .collect()
 }
 
-#[tokio::test]
-async fn responses_branch_and_survive_and_keep_what_they_go_on_from() {
-    let bench = Bench::new().await;
+async fn responses_branch_and_survive_and_keep_what_they_go_on_from(bench: Bench) {
     response(&bench, "a", None, "one", SECRET).await;
     response(&bench, "b", Some("a"), "two", "b").await;
     response(&bench, "c", Some("a"), "three", "c").await;
@@ -126,9 +136,7 @@ async fn responses_branch_and_survive_and_keep_what_they_go_on_from() {
     assert_eq!(bench.store.conversation("chain").await.unwrap(), None);
 }
 
-#[tokio::test]
-async fn a_response_that_was_deleted_while_it_was_made_stays_so() {
-    let bench = Bench::new().await;
+async fn a_response_that_was_deleted_while_it_was_made_stays_so(bench: Bench) {
     let made = response(&bench, "a", None, "one", "a").await;
     response(&bench, "b", Some("a"), "two", "b").await;
     assert!(bench.store.delete_response("", "b").await.unwrap());
@@ -139,9 +147,7 @@ async fn a_response_that_was_deleted_while_it_was_made_stays_so() {
     assert_eq!(bench.store.messages_of("turn-b").await.unwrap(), []);
 }
 
-#[tokio::test]
-async fn old_and_large_responses_and_resumes_go_first() {
-    let bench = Bench::new().await;
+async fn old_and_large_responses_and_resumes_go_first(bench: Bench) {
     for id in ["a", "b", "c"] {
         let previous = (id != "a").then_some("a");
         response(&bench, id, previous, "hm", &"x".repeat(10_000)).await;
