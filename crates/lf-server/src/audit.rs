@@ -14,6 +14,8 @@ use lf_core::audit::{Event, Record};
 use files::Files;
 pub use files::{Fault, Line, Verified, verify, walk};
 
+/// Of the data directory.
+pub const DIRECTORY: &str = "audit";
 /// Records that wait to be written; what comes beyond them is counted as lost.
 const WAITING: usize = 4096;
 /// Records that are written, and synced, in one go.
