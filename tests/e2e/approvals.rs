@@ -1,6 +1,8 @@
 //! Calls that a person has to approve: over HTTP, in words for clients that know nothing of it, as items of the Responses
 //! API, across a crash, and outside turns.
 
+mod responses;
+
 use std::time::{Duration, Instant};
 
 use lf_tests::client::{Response, get, post, request, stream};

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
 use lf_tests::client::{get, post};
 use lf_tests::conversation::{at, create, said};
+use lf_tests::postgres::Postgres;
 use lf_tests::project::{Daemon, TestProject};
 use lf_tests::runtime::block_on;
 use lf_tests::scripted_model::{Reply, ScriptedModel};
@@ -93,6 +94,16 @@ fn a_hundred_clients_of_one_conversation_are_put_in_order_and_none_is_lost() {
 
 #[test]
 fn a_thousand_conversations_go_on_at_the_same_time() {
+    a_thousand_go_on(|project| project);
+}
+
+#[test]
+fn a_thousand_conversations_go_on_at_the_same_time_in_postgres() {
+    let database = Postgres::shared().database();
+    a_thousand_go_on(|project| project.variable("LF_STORAGE", &database.url()));
+}
+
+fn a_thousand_go_on(with_store: impl FnOnce(TestProject) -> TestProject) {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, most.min(8192), most).unwrap();
     let gate = Gate::new();
@@ -100,7 +111,7 @@ fn a_thousand_conversations_go_on_at_the_same_time() {
     let model = ScriptedModel::start_with(move |_, request| {
         Some(Reply::text(&format!("answer to {}", last_question(request))).hold(&held))
     });
-    let project = TestProject::with_model(&model.base_url(), &[]);
+    let project = with_store(TestProject::with_model(&model.base_url(), &[]));
     let daemon = project.serve_with_files(8192);
     let client = client();
     let ids = for_all(async |_| {
@@ -128,6 +139,7 @@ fn a_thousand_conversations_go_on_at_the_same_time() {
         assert_eq!(kept["messages"][1]["content"], expected);
     }
     assert_eq!(get(&daemon.url("/conversations?limit=500&offset=500")).ok()["count"], 500);
+    assert_eq!(model.received().len(), CONVERSATIONS, "none is asked again");
     model.finish();
 }
 

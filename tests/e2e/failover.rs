@@ -1,9 +1,13 @@
 //! Another model answers when the one that was asked for cannot.
 
-use lf_tests::client::{assemble, chat, post, stream, streamed_chat};
+use std::time::Duration;
+
+use lf_tests::client::{assemble, chat, get, post, stream, stream_with, streamed_chat};
 use lf_tests::project::{TestProject, scripted};
 use lf_tests::scripted_mcp::Script;
 use lf_tests::scripted_model::{Reply, ScriptedModel};
+use lf_tests::wait::{Gate, eventually};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 fn model(name: &str, base_url: &str, more: &Value) -> Value {
@@ -130,4 +134,51 @@ fn a_call_that_the_upstream_could_not_read_is_run() {
     assert_eq!(whole["choices"][0]["message"]["content"], "said it", "{whole}");
     let messages = upstream.request(1).messages().to_vec();
     assert!(messages.last().unwrap()["content"].as_str().unwrap().contains("hello"), "{messages:?}");
+}
+
+#[test]
+fn a_turn_that_a_crash_cut_off_has_the_fallbacks_of_its_model() {
+    let never = Gate::new();
+    let first = ScriptedModel::start_with(move |number, _| {
+        Some(match number {
+            // half of it
+            0 => {
+                let half = Reply::text("never said, and more").pieces(5);
+                half.with(|answer| answer.hold = Some((2, never.clone())))
+            }
+            _ => Reply::error(503, "down"),
+        })
+    });
+    let second = ScriptedModel::start_with(|_, _| Some(Reply::error(503, "down as well")));
+    let third = ScriptedModel::start([Reply::text("the spare one")]);
+    let parameters = json!({"temperature": 0.9, "top_p": 0.5});
+    let more =
+        json!({"fallback": ["gone", "spare"], "model_api_parameters": parameters, "mcp_servers": ["a", "b"]});
+    let main = model("assistant", &first.base_url(), &more);
+    let gone = model("gone", &second.base_url(), &json!({"mcp_servers": ["a"]}));
+    let more = json!({"mcp_servers": ["b"], "model_api_parameters": {"top_p": 0.1}});
+    let spare = model("spare", &third.base_url(), &more);
+    let servers = ["a", "b"].map(|name| scripted(name, &Script::echoing(&["echo"])));
+    let project = project(&[main, gone, spare], &servers);
+    let daemon = project.serve();
+    let session = [("x-session-id", "s")];
+    let mut body = streamed_chat("hi");
+    body["seed"] = json!(7);
+    let url = daemon.url("/v1/chat/completions");
+    let mut events = stream_with(&url, &session, &body);
+    assert!(events.next_event().is_some());
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait(Duration::from_secs(10));
+
+    let daemon = project.serve();
+    third.wait_for_requests(1);
+    let asked = third.request(0);
+    assert_eq!(asked.tool_names(), ["b__echo"], "what it may use itself");
+    let told = ["temperature", "top_p", "seed"].map(|key| asked.body[key].clone());
+    assert_eq!(told, [json!(null), json!(0.1), json!(7)], "its own defaults, and what the client said");
+    let history = daemon.url("/v1/projects/default/p/chat/sessions/s/history");
+    eventually("the answer to be kept", || get(&history).text.contains("the spare one").then_some(()));
+    assert!(first.received().len() > 1, "the one that was asked for comes first");
+    assert!(!second.received().is_empty());
+    third.finish();
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lf_tests::client::{Response, request};
+use lf_tests::client::{ACCEPT, message, modern, request};
 use lf_tests::conformance::Fixture;
 use lf_tests::peers;
 use lf_tests::processes;
@@ -22,8 +22,6 @@ const NOWHERE: &str = "http://127.0.0.1:9/v1";
 /// As the client's SDK calls the two generations, and the revision that they then speak.
 const GENERATIONS: [(&str, &str); 2] = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];
 
-const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
-
 /// What the official client sees.
 fn client(arguments: &[&str], steps: &Value) -> Value {
     let home = tempfile::tempdir().unwrap();
@@ -36,23 +34,6 @@ fn route(daemon: &Daemon, rest: &str) -> String {
     daemon.url(&format!("/mcp/default/demo{rest}"))
 }
 
-/// One request of the modern generation, by hand.
-fn modern(url: &str, method: &str, params: &Value, more: &[(&str, &str)]) -> Response {
-    let mut params = params.clone();
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let name = params["name"].as_str().unwrap_or_default().to_owned();
-    let mut headers = vec![ACCEPT, ("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
-    if !name.is_empty() {
-        headers.push(("mcp-name", &name));
-    }
-    headers.extend(more);
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    request("POST", url, &headers, Some(body.to_string()))
-}
-
 /// Begins a session of the legacy generation by hand, and gives its id.
 fn begin(url: &str) -> String {
     let client = json!({"name": "c", "version": "1"});
@@ -60,14 +41,6 @@ fn begin(url: &str) -> String {
     let begin = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
     let begun = request("POST", url, &[ACCEPT], Some(begin.to_string()));
     begun.header("mcp-session-id").expect("a session").to_owned()
-}
-
-/// The last message of an event stream, or the only one of a body.
-fn message(response: &Response) -> Value {
-    let body = &response.text;
-    let mut last =
-        body.lines().filter_map(|line| line.strip_prefix("data:")).filter(|data| !data.trim().is_empty());
-    serde_json::from_str(last.next_back().unwrap_or(body).trim()).expect("a message")
 }
 
 fn everything(arguments: &[&str], protocol: &str, log: &std::path::Path) {

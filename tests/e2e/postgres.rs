@@ -256,6 +256,68 @@ fn a_database_that_is_gone_is_told_and_used_again_when_it_is_back() {
     model.finish();
 }
 
+#[test]
+fn a_call_that_waits_at_one_daemon_is_seen_and_decided_at_another_one() {
+    let log = tempfile::tempdir().unwrap();
+    let log = log.path().join("log");
+    let script = Script { log: Some(log.clone()), ..Script::echoing(&["wipe"]) };
+    let mut server = scripted("m", &script);
+    server["approval"] = json!("ask");
+    let wipe = |id: &str| Reply::calls([Call::new(id, "m__wipe", json!({"path": "/tmp/x"}))]);
+    let model = ScriptedModel::start([
+        wipe("a"),
+        Reply::text("Wiped."),
+        wipe("b"),
+        Reply::text("As you wish."),
+        wipe("c"),
+        Reply::text("More."),
+    ]);
+    let database = Postgres::shared().database();
+    let project = project(&database, &model, &[server]);
+    let (one, other) = (project.serve(), project.serve());
+    let id = create(&one, &json!({}));
+    post(&at(&one, &id, "/tools"), &json!({"server_id": "m", "tool_name": "wipe"})).ok();
+    let pending = |daemon: &Daemon| {
+        let listed = get(&daemon.url("/v1/approvals")).ok()["data"].as_array().expect("a list").clone();
+        assert!(listed.len() <= 1, "{listed:?}");
+        listed.into_iter().next()
+    };
+    for (decision, status, answer, ran) in
+        [("approve", "approved", "Wiped.", 1), ("deny", "denied", "As you wish.", 1)]
+    {
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| say(&one, &id, "wipe it"));
+            let waiting = eventually("the other one to know of it", || pending(&other));
+            assert_eq!(pending(&one).expect("the same")["id"], waiting["id"]);
+            assert_eq!(waiting["arguments"], json!({"path": "/tmp/x"}));
+            assert_eq!(waiting["conversation_id"], json!(id));
+            let url = other.url(&format!("/v1/approvals/{}", waiting["id"].as_str().unwrap()));
+            let decided = post(&url, &json!({"decision": decision, "by": "Ada"}));
+            assert_eq!(decided.ok()["status"], status);
+            assert_eq!(post(&url, &json!({"decision": "approve"})).status, 404, "a decision stands");
+            assert_eq!(asking.join().unwrap()["assistant_message"]["content"], answer);
+        });
+        assert_eq!(calls(&log, "wipe"), ran);
+        eventually("nothing to wait any more", || pending(&other).is_none().then_some(()));
+    }
+    let decided = "SELECT count(*) FROM entry WHERE body LIKE '{\"decided\"%Ada%'";
+    assert_eq!(database.ask(decided), "2", "it is in the journal who decided");
+
+    // what waits outlives its daemon
+    let turn = begin(&one, &id, "wipe more");
+    let waiting = eventually("the other one to know of it", || pending(&other));
+    one.signal(Signal::SIGKILL);
+    let url = other.url(&format!("/v1/approvals/{}", waiting["id"].as_str().unwrap()));
+    eventually("the other one to have the turn, and to take the decision", || {
+        let decided = post(&url, &json!({"decision": "approve"}));
+        assert!([200, 404, 503].contains(&decided.status), "{decided:?}");
+        (decided.status == 200).then_some(())
+    });
+    eventually("the turn to end", || (status(&other, &turn) == "finished").then_some(()));
+    assert_eq!(calls(&log, "wipe"), 2);
+    model.finish();
+}
+
 /// Says something whose answer comes only once the database is gone, and what is told about it when that is back.
 fn answered_through_an_outage(outage: Duration) -> (String, ScriptedModel) {
     let server = Postgres::own();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lf_tests::client::post;
-use lf_tests::project::{Finished, TestProject, scripted};
+use lf_tests::project::{Finished, Listener, TestProject, remote, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Reply, ScriptedModel};
 use serde_json::{Value, json};
@@ -112,6 +112,62 @@ fn the_rule_says_on_what_and_how_often() {
 }
 
 #[test]
+fn what_is_said_of_a_tool_by_its_name_or_a_glob_counts_before_the_rule_of_its_server() {
+    for (retry, runs) in [
+        (json!({"attempts": 5, "on": ["error"], "g*": {"attempts": 2}}), 2),
+        (json!({"attempts": 5, "on": ["error"], "g*": {"attempts": 2}, "go": {"attempts": 3}}), 3),
+        (json!({"attempts": 5, "on": ["error"], "go": "never"}), 1),
+        (json!({"g*": {"on": ["error"]}}), 3),
+        (json!({"stop": {"on": ["error"]}}), 1),
+        (json!({"on": ["error"], "stop": "never"}), 3),
+    ] {
+        let bench = Bench::new();
+        let (_, told) = bench.chat(read_only(ScriptedTool::new("go", Act::FailFirst(9))), &retry);
+        assert_eq!(bench.runs(), runs, "{retry}: {told}");
+    }
+    // whether it may run again at all
+    for (retry, runs) in [
+        (json!({"*": {"attempts": 3}}), 1),
+        (json!({"*": {"attempts": 3, "safe": true}}), 2),
+        (json!({"go": "safe"}), 2),
+        (json!({"safe": ["*"], "go": "never"}), 1),
+    ] {
+        let bench = Bench::new();
+        let (_, told) = bench.chat(bench.exits_once(), &retry);
+        assert_eq!(bench.runs(), runs, "{retry}: {told}");
+    }
+}
+
+#[test]
+fn the_way_to_a_server_sends_a_call_again_only_where_the_file_says_nothing_of_it() {
+    for (retry, requests) in [
+        // three of the transport
+        (json!(null), 3),
+        (json!({"attempts": 2, "on": ["lost"]}), 2),
+        (json!({"attempts": 4, "on": ["lost"]}), 4),
+        (json!({"attempts": 1}), 1),
+        (json!({"on": ["error"]}), 1),
+        (json!({"go": "never"}), 3),
+    ] {
+        let bench = Bench::new();
+        let tool = read_only(ScriptedTool::new("go", Act::Echo));
+        let script = Script { log: Some(bench.file("log")), unavailable: 9, ..Script::with([tool]) };
+        let listener = Listener::scripted_mcp("http", &script);
+        let mut server = remote("s", "http", listener.url());
+        if !retry.is_null() {
+            server["retry"] = retry.clone();
+        }
+        let model = ScriptedModel::start([Reply::call("a", "s__go", json!({})), Reply::text("done")]);
+        TestProject::with_model(&model.base_url(), &[server]).run(&["chat", "hi"]).ok();
+        let log = std::fs::read_to_string(bench.file("log")).unwrap();
+        let sent = log.lines().filter(|line| line.starts_with("unavailable")).count();
+        assert_eq!(sent, requests, "{retry}");
+        assert!(model.request(1).result_of("a").unwrap().contains("503"));
+        model.finish();
+    }
+}
+
+#[test]
 fn a_tool_that_is_run_by_itself_is_run_once() {
     let bench = Bench::new();
     let server =
@@ -132,7 +188,11 @@ fn a_rule_that_is_wrong_is_told_with_its_place() {
         (json!({"attempts": 0}), "`attempts`"),
         (json!({"on": ["sometimes"]}), "sometimes"),
         (json!({"safe": ["a["]}), "is no glob"),
-        (json!({"tries": 2}), "unknown key `tries`"),
+        (json!({"tries": 2}), "`tries` must be a string or a mapping, not a number"),
+        (json!({"get_*": "always"}), "`get_*` cannot be `always`"),
+        (json!({"get_*": {"attempts": 0}}), "`attempts`"),
+        (json!({"get_*": {"tries": 2}}), "unknown key `tries`"),
+        (json!({"get_[": "safe"}), "is no glob"),
     ] {
         let server = bench.server(ScriptedTool::new("go", Act::Echo), &retry);
         let project = TestProject::with_model("http://127.0.0.1:9/v1", &[server]);

@@ -53,6 +53,34 @@ pub fn post(url: &str, body: &Value) -> Response {
     request("POST", url, &[], Some(body.to_string()))
 }
 
+/// What clients of `/mcp` take.
+pub const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
+
+/// One request of the modern generation of MCP, by hand.
+pub fn modern(url: &str, method: &str, params: &Value, more: &[(&str, &str)]) -> Response {
+    let mut params = params.clone();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    let mut headers = vec![ACCEPT, ("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+    if !name.is_empty() {
+        headers.push(("mcp-name", &name));
+    }
+    headers.extend(more);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    request("POST", url, &headers, Some(body.to_string()))
+}
+
+/// The last message of an event stream, or the only one of a body.
+pub fn message(response: &Response) -> Value {
+    let body = &response.text;
+    let mut last =
+        body.lines().filter_map(|line| line.strip_prefix("data:")).filter(|data| !data.trim().is_empty());
+    serde_json::from_str(last.next_back().unwrap_or(body).trim()).expect("a message")
+}
+
 /// Any request; a body is sent as JSON.
 pub fn request(method: &str, url: &str, headers: &[(&str, &str)], body: Option<String>) -> Response {
     let request = build(method, url, headers, body);
@@ -120,6 +148,11 @@ pub fn stream(url: &str, body: &Value) -> Events {
     open(build("POST", url, &[], Some(body.to_string())))
 }
 
+/// The same with further headers.
+pub fn stream_with(url: &str, headers: &[(&str, &str)], body: &Value) -> Events {
+    open(build("POST", url, headers, Some(body.to_string())))
+}
+
 /// Gets a stream, and reads its events one by one.
 pub fn watch(url: &str, headers: &[(&str, &str)]) -> Events {
     open(build("GET", url, headers, None))
@@ -153,6 +186,17 @@ impl Events {
             match block_on(self.stream.next()) {
                 Some(Ok(bytes)) => self.buffer.extend_from_slice(&bytes),
                 _ => return None,
+            }
+        }
+    }
+
+    /// Reads until something begins with this text that is still to be read, such as a sign of life.
+    #[track_caller]
+    pub fn until_text(&mut self, text: &str) {
+        while !self.buffer.windows(text.len()).any(|window| window == text.as_bytes()) {
+            match block_on(self.stream.next()) {
+                Some(Ok(bytes)) => self.buffer.extend_from_slice(&bytes),
+                _ => panic!("the stream ended before `{text}`: {}", String::from_utf8_lossy(&self.buffer)),
             }
         }
     }

@@ -23,6 +23,11 @@ impl Mount {
         mount(&["-o", "loop,noatime,commit=300", &image.display().to_string()], point)
     }
 
+    /// A file at the place of another one.
+    pub fn bind(file: &Path, point: &Path) -> Self {
+        mount(&["--bind", &file.display().to_string()], point)
+    }
+
     /// Changes how it is mounted: `ro`, `rw`, `size=8m`.
     pub fn remount(&self, options: &str) {
         let point = self.point.display().to_string();
@@ -61,7 +66,9 @@ pub fn copy_image(from: &Path, to: &Path) {
 }
 
 fn mount(what: &[&str], point: &Path) -> Mount {
-    std::fs::create_dir_all(point).expect("the mount point can be made");
+    if !point.exists() {
+        std::fs::create_dir_all(point).expect("the mount point can be made");
+    }
     let point = point.canonicalize().expect("the mount point was made");
     run("mount", &[what, &[&point.display().to_string()]].concat());
     Mount { point }

@@ -151,13 +151,28 @@ impl TestProject {
 
     /// As [`TestProject::serve`], with room for this many open files and connections.
     pub fn serve_with_files(&self, files: u32) -> Daemon {
-        let inner = self.command(&["serve", "--port", "0"]);
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]);
+        self.serve_under(&["sh", "-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")])
+    }
+
+    /// As [`TestProject::serve`], started by this program, which becomes `lf`.
+    pub fn serve_under(&self, wrapper: &[&str]) -> Daemon {
+        Daemon::new(self.start_command(self.under(wrapper, &["serve", "--port", "0"])))
+    }
+
+    /// As [`TestProject::command`], started by this program, which becomes `lf`.
+    pub fn under(&self, wrapper: &[&str], arguments: &[&str]) -> Command {
+        let inner = self.command(arguments);
+        let mut command = Command::new(wrapper[0]);
+        command.args(&wrapper[1..]);
         command.arg(inner.get_program()).args(inner.get_args()).current_dir(self.path()).env_clear();
         command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Daemon::new(Background::start(command))
+        command
+    }
+
+    /// As [`TestProject::serve`], on this port.
+    pub fn serve_at(&self, port: u16) -> Daemon {
+        Daemon::new(self.start(&["serve", "--port", &port.to_string()]))
     }
 
     /// As [`TestProject::serve`], with further arguments.

@@ -15,6 +15,7 @@ use crate::variables::{Expanded, Variables};
 mod auth;
 mod duration;
 mod model;
+mod policy;
 mod prompts;
 mod provider;
 mod retry;
@@ -51,6 +52,7 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
         prompts_known: !lost(root, "prompts", context),
     };
     let models = models(root, &names, context, report);
+    let policy = policy::read(root, &servers, &models, report);
     let default_model = default_model(root, &models, context, report);
     if models.is_empty() && !report.has_errors() {
         let span = root.get("runtime").map_or(root.span.clone(), |runtime| runtime.span.clone());
@@ -68,6 +70,7 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
         default_model,
         prompts: prompts.sets,
         storage: storage::read(root, context, report),
+        policy,
     }
 }
 

@@ -4,7 +4,7 @@ mod hidden;
 
 use std::fmt;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use thiserror::Error;
@@ -31,6 +31,16 @@ pub enum Severity {
     Note,
     Warning,
     Error,
+}
+
+impl Severity {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// Counted from 1, in characters, as editors do.
@@ -76,12 +86,7 @@ impl Rejected {
     /// The first error as `file:line:column: message`, for a log line or a health report.
     pub fn summary(&self) -> String {
         let error = self.diagnostics.iter().find(|one| one.severity == Severity::Error);
-        error.map_or_else(String::new, |error| match error.position {
-            Some(Position { line, column }) => {
-                format!("{}:{line}:{column}: {}", self.source_file.path.display(), error.message)
-            }
-            None => error.message.clone(),
-        })
+        error.map_or_else(String::new, |error| error.at(&self.source_file.path, ""))
     }
 }
 
@@ -115,6 +120,21 @@ impl Diagnostic {
     pub(crate) fn maybe_hint(&mut self, hint: Option<String>) -> &mut Self {
         self.hint = hint.or(self.hint.take());
         self
+    }
+
+    /// As one line, without anything of the file's text: `file:line:column: error: message (hint)`.
+    pub fn line(&self, path: &Path) -> String {
+        let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
+        format!("{}{hint}", self.at(path, &format!("{}: ", self.severity.name())))
+    }
+
+    fn at(&self, path: &Path, severity: &str) -> String {
+        match self.position {
+            Some(Position { line, column }) => {
+                format!("{}:{line}:{column}: {severity}{}", path.display(), self.message)
+            }
+            None => format!("{severity}{}", self.message),
+        }
     }
 
     /// The message, the place with its line and a caret, and the hint; no line break at the end.
@@ -257,6 +277,17 @@ impl<'a> Report<'a> {
     pub(crate) fn place(&self, at: usize) -> String {
         let Position { line, column } = self.position(at);
         format!("{}:{line}:{column}", self.source.path.display())
+    }
+
+    /// The file by its name alone, and the line: for whoever is to know nothing of this machine.
+    pub(crate) fn line(&self, at: usize) -> String {
+        let name = self.source.path.file_name().unwrap_or_default().to_string_lossy();
+        format!("{name}:{}", self.position(at).line)
+    }
+
+    /// The source at a place.
+    pub(crate) fn text_of(&self, span: &Span) -> &'a str {
+        self.source.text.get(span.clone()).unwrap_or_default()
     }
 
     /// Nothing more will be shown: no need to look for hints.

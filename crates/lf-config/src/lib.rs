@@ -39,7 +39,7 @@ mod starter;
 
 pub use diagnostic::{Diagnostic, Position, Rejected, Severity, Source, Span, Style, render_all};
 pub use edit::{EditError, edit, has_comments, stored, write};
-pub use load::{FILE_NAMES, LoadError, find, load, read};
+pub use load::{FILE_NAMES, LoadError, find, load, load_text, read};
 pub use masked::{mask, unmask};
 pub use schema::schema;
 pub use starter::{SCHEMA_FILE, init};

@@ -50,7 +50,15 @@ pub fn find(start: &Path) -> Result<PathBuf, LoadError> {
 /// Reads and parses one file, with the `.env` beside it; `process` gives the variables of the process. Never blocks on
 /// a pipe or device, and reads at most 1 MiB.
 pub fn load(path: &Path, process: impl Fn(&str) -> Option<String>) -> Result<Loaded, LoadError> {
-    let text = read(path)?;
+    load_text(path, read(path)?, process)
+}
+
+/// The same with another text in the place of the file's.
+pub fn load_text(
+    path: &Path,
+    text: String,
+    process: impl Fn(&str) -> Option<String>,
+) -> Result<Loaded, LoadError> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -4,8 +4,11 @@
 //! Two extensions of the schema steer the checks: `x-later` marks what is understood but not acted on yet (its value
 //! is the setting that changes nothing), `x-unused` a section that is kept and not looked into.
 
+mod approval;
 mod auth;
 mod limits;
+mod policy;
+mod prompts;
 mod retry;
 
 use indexmap::IndexMap;
@@ -13,9 +16,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+pub use approval::{RawApproval, RawDecision};
 pub use auth::{RawAuth, RawAuthKind, RawClientMethod};
-pub use limits::{RawProcessLimits, RawSize};
-pub use retry::{RawRetry, RawRetryRule, RawTrouble};
+pub use limits::{RawLimits, RawProcessLimits, RawSize};
+pub use policy::{RawAnnotations, RawLabel, RawLabels, RawPolicy, RawRule, RawVerdict};
+pub use prompts::{RawMessage, RawPromptSet, RawRole};
+pub use retry::{RawRetry, RawRetryRule, RawToolRetry, RawToolRetryRule, RawToolRetryWord, RawTrouble};
 
 /// Names of projects, namespaces and MCP servers.
 pub(crate) const NAME: &str = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
@@ -49,6 +55,8 @@ pub struct RawProject {
     /// `postgres://user:password@host:port/database`, which several daemons share. `LF_STORAGE` comes before it.
     #[schemars(extend("default" = "sqlite"))]
     pub storage: Option<String>,
+    /// Which calls of tools run, wait for a person, or never run.
+    pub policy: Option<RawPolicy>,
     /// Kept; not used by this version.
     #[schemars(extend("x-unused" = true))]
     pub rag: Option<Value>,
@@ -85,44 +93,6 @@ pub struct RawProject {
 #[serde(rename_all = "lowercase")]
 pub enum RawVersion {
     V1,
-}
-
-/// A named list of messages.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "prompt set")]
-pub struct RawPromptSet {
-    /// Name that models refer to.
-    #[schemars(required, regex(pattern = r"^[A-Za-z0-9_.-]{1,128}$"))]
-    pub name: Option<String>,
-    /// Messages, in order. `{{name}}` and `{{name | default}}` are filled in from a request's variables.
-    pub messages: Option<Vec<RawMessage>>,
-}
-
-/// One message.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "message")]
-pub struct RawMessage {
-    /// Who says it.
-    #[schemars(required)]
-    pub role: Option<RawRole>,
-    /// What is said.
-    #[schemars(required)]
-    pub content: Option<String>,
-    /// For role `tool`: the call this message answers.
-    pub tool_call_id: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawRole {
-    System,
-    /// The same as `system`.
-    Developer,
-    User,
-    Assistant,
-    Tool,
 }
 
 /// Tool servers that speak the Model Context Protocol.
@@ -175,6 +145,9 @@ pub struct RawServer {
     pub tools: Option<RawToolFilter>,
     /// Whether tools run without a person being asked. Default `auto`.
     pub approval: Option<RawApproval>,
+    /// What its tools bring in and can take out: `private` and `untrusted` results, `egress` of what they are given. A list
+    /// for all of them, or lists by glob of the server's tool names, of which all that match count.
+    pub labels: Option<RawLabels>,
     /// Longest wait for one call; progress reported by the server starts it anew. Default 30s.
     pub timeout: Option<RawDuration>,
     /// Longest time for one call however much progress is reported. Default ten times `timeout`.
@@ -252,28 +225,6 @@ pub struct RawToolFilter {
     pub deny: Option<Vec<String>>,
     /// Show a tool under another name: the server's name, then ours.
     pub rename: Option<IndexMap<String, String>>,
-}
-
-/// One rule for all tools; or one per glob of the server's tool names or per annotation (`destructiveHint`,
-/// `readOnlyHint`, `idempotentHint`, `openWorldHint`; with the protocol's defaults for a tool that says nothing). A name
-/// goes before a glob, a glob with more letters before one with fewer, an annotation before `*`; of equals the strictest
-/// counts.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum RawApproval {
-    All(RawDecision),
-    PerTool(IndexMap<String, RawDecision>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawDecision {
-    /// Run without asking.
-    Auto,
-    /// Ask a person first.
-    Ask,
-    /// Never run; the model does not see the tool.
-    Deny,
 }
 
 /// A length of time.
@@ -462,36 +413,6 @@ pub struct RawTool {
 #[serde(rename_all = "lowercase")]
 pub enum RawToolKind {
     Function,
-}
-
-/// Bounds for one turn.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "limits")]
-pub struct RawLimits {
-    /// Rounds of tool calls before one last answer without tools. Default 10.
-    #[schemars(range(min = 1, max = 1000))]
-    pub rounds: Option<u32>,
-    /// Calls of one round that run at the same time. Default 16.
-    #[schemars(range(min = 1, max = 256))]
-    pub parallel_calls: Option<u32>,
-    /// Longest tool result shown to the model, in tokens of about 4 bytes. Default 25000.
-    #[schemars(range(min = 100, max = 10_000_000))]
-    pub result_tokens: Option<u32>,
-    /// Most of a kept conversation that the model is shown, in tokens of about 4 bytes; the oldest exchanges are left out.
-    /// Default 100000.
-    #[schemars(range(min = 1000, max = 100_000_000))]
-    pub context_tokens: Option<u32>,
-    /// Longest time for a whole turn. Default 5m.
-    pub turn_timeout: Option<RawDuration>,
-    /// Longest wait for a person who has to approve a call; the turn's time stands still. Default 5m.
-    pub approval_timeout: Option<RawDuration>,
-    /// The same call this many times in one turn is answered with an error. Default 3.
-    #[schemars(range(min = 1, max = 1000))]
-    pub repeat_calls: Option<u32>,
-    /// Most a turn may cost. Understood but not acted on yet.
-    #[schemars(range(min = 0), extend("x-later" = true))]
-    pub cost_usd: Option<f64>,
 }
 
 /// Where text is wanted but people write `8080` or `true`: taken as it is written.

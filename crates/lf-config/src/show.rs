@@ -96,6 +96,7 @@ fn fill_model(model: &mut Map<String, Json>, resolved: &Model) {
             "result_tokens": limits.result_tokens,
             "turn_timeout": duration(limits.turn_timeout),
             "approval_timeout": duration(limits.approval_timeout),
+            "queue_timeout": duration(limits.queue_timeout),
             "repeat_calls": limits.repeat_calls,
         }),
     );

@@ -7,6 +7,8 @@ pub mod secret;
 
 pub mod project;
 
+pub mod policy;
+
 pub mod message;
 
 pub mod json;

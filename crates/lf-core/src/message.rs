@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::json;
+use crate::turn::Ran;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -208,6 +209,9 @@ pub struct ToolResult {
     pub is_error: bool,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub rest: Map<String, Value>,
+    /// What this program ran for it; `None` where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Box<Ran>>,
 }
 
 impl ToolResult {
@@ -219,6 +223,7 @@ impl ToolResult {
             content: Content::Text(text.into()),
             is_error: true,
             rest: Map::new(),
+            ran: None,
         }
     }
 }

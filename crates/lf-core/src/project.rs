@@ -2,7 +2,9 @@
 
 mod approval;
 mod auth;
+mod limits;
 mod provider;
+mod retry;
 mod storage;
 
 use std::path::PathBuf;
@@ -17,10 +19,13 @@ use serde_json::{Map, Value};
 use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
-use crate::tool::{Approval, Hints, Retries};
+use crate::policy::Policy;
+use crate::tool::{Approval, Hints};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
+pub use limits::Limits;
 pub use provider::Provider;
+pub use retry::{RetryRule, ToolRetry};
 pub use storage::Storage;
 
 /// One project.
@@ -37,6 +42,8 @@ pub struct Project {
     pub prompts: IndexMap<String, PromptSet>,
     /// Of the daemon that is started with this file; without meaning in any other.
     pub storage: Result<Storage, Disabled>,
+    /// Which calls of tools run, wait for a person, or never run.
+    pub policy: Policy,
 }
 
 /// Why an entry of the file cannot be used although the file is right, such as a missing variable.
@@ -64,14 +71,6 @@ pub struct McpServer {
     pub elicitation: Elicitation,
     /// Without: a call that failed is not made again.
     pub retry: Option<RetryRule>,
-}
-
-/// Which calls of a server are made again when they fail.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct RetryRule {
-    pub retries: Retries,
-    /// The tools that may run again although their server does not say so.
-    pub safe: ToolFilter,
 }
 
 impl McpServer {
@@ -399,45 +398,6 @@ pub struct InlineTool {
     pub name: String,
     pub description: String,
     pub parameters: Arc<Value>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Limits {
-    /// Rounds of tool calls before one last answer without tools. Default 10.
-    pub rounds: u32,
-    /// Calls of one round that run at the same time. Default 16.
-    pub parallel_calls: usize,
-    /// What one result may take of the model's context, estimated at 4 bytes a token. Default 25 000.
-    pub result_tokens: usize,
-    /// What a model is shown of a kept conversation, estimated at 4 bytes a token. Default 100 000.
-    pub context_tokens: usize,
-    /// The whole turn. Default 5 min.
-    pub turn_timeout: Duration,
-    /// The same call (name and arguments) this many times in a turn is answered with an error. Default 3.
-    pub repeat_calls: u32,
-    /// How long a person is waited for who has to approve a call; the turn's time stands still. Default 5 min.
-    #[serde(default = "approval_timeout")]
-    pub approval_timeout: Duration,
-}
-
-/// Journals of earlier versions do not have it.
-fn approval_timeout() -> Duration {
-    Duration::from_secs(300)
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            rounds: 10,
-            parallel_calls: 16,
-            result_tokens: 25_000,
-            context_tokens: 100_000,
-            turn_timeout: Duration::from_secs(300),
-            repeat_calls: 3,
-            approval_timeout: approval_timeout(),
-        }
-    }
 }
 
 /// Messages put before a conversation. `{{name}}` and `{{name | default}}` are filled in per request.

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::policy::Labels;
+
 mod approval;
 mod attendant;
 mod form;
@@ -46,6 +48,12 @@ pub struct Tool {
     /// Never [`Approval::Deny`]: such a tool is not listed.
     #[serde(default, skip_serializing_if = "Approval::is_auto")]
     pub approval: Approval,
+    /// What its source says of its behaviour.
+    #[serde(default, skip_serializing_if = "Hints::is_silent")]
+    pub hints: Hints,
+    /// What its results bring in, and where its arguments may go.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
     /// When a call that failed is made again, where it is repeatable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
@@ -62,6 +70,8 @@ impl Tool {
             schema,
             repeatable: false,
             approval: Approval::Auto,
+            hints: Hints::default(),
+            labels: Labels::default(),
             retries: None,
             checker: Arc::default(),
         }
@@ -211,6 +221,9 @@ pub enum ToolError {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<Duration>,
     },
+    /// It was not run: whoever asks may not have it run.
+    #[error("tool `{tool}` of MCP server `{server}` may not be run: {reason}")]
+    Denied { server: String, tool: String, reason: String },
     #[error("MCP server `{server}` has no tool `{tool}`")]
     UnknownTool { server: String, tool: String },
     #[error("tool `{tool}` of MCP server `{server}` did not answer within {limit:?}; its outcome is unknown")]

@@ -103,13 +103,20 @@ impl ToolSet {
         })
     }
 
-    /// The same tools, of which no call is made again when it fails.
+    /// The same without the tools of servers that are not `meant`.
     #[must_use]
-    /// The same for a turn whose calls are played from a recording.
-    pub fn as_recorded(mut self) -> Self {
+    pub fn of_servers(self, meant: impl Fn(&str) -> bool) -> Self {
+        let mut listed = Listed::from(self);
+        listed.tools.retain(|tool| meant(&tool.id.server));
+        listed.into()
+    }
+
+    /// The same names for what sources' tools become. What a model is shown of them stays as it is.
+    #[must_use]
+    pub fn with_tools(mut self, change: impl Fn(Tool) -> Tool) -> Self {
         for target in self.entries.values_mut() {
             if let Target::Source(tool) = target {
-                *tool = tool.clone().as_recorded();
+                *tool = change(tool.clone());
             }
         }
         self

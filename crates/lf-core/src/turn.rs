@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::event::ChatEvent;
 use crate::message::{AssistantMessage, Content, Message, Prose, ToolCall};
 use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest, ToolChoice, Usage};
+use crate::policy::Labels;
 use crate::project::{Limits, ToolCallStrategy};
 use crate::prompting;
 use crate::text_calls::{Piece, TextCall, TextEnd, TextFormat, TextScanner};
@@ -20,6 +21,7 @@ use crate::tool_set::ToolSet;
 mod approval;
 pub mod cassette;
 mod course;
+mod judging;
 mod other_ways;
 mod output;
 mod plan;
@@ -29,6 +31,7 @@ mod setup;
 
 pub use approval::{Ask, AskPerson, Decision, Verdict, Waiting, refusal};
 pub use course::{Course, Entry, OutOfPlace, Taken};
+pub use judging::{Judge, Judged, Ran, Standing, denial, seen_in};
 pub use other_ways::{Rescue, StandIn};
 pub use output::result_for_model;
 pub use plan::{Planned, PlannedCall};
@@ -40,6 +43,7 @@ pub use setup::Setup;
 #[derive(Debug)]
 pub enum Step {
     AskModel(AskModel),
+    Judge(Judge),
     AskPerson(AskPerson),
     RunTools(RunTools),
     Done(Done),
@@ -84,6 +88,8 @@ struct Turn {
     limits: Limits,
     calls_left: Option<u64>,
     always: Vec<ToolRef>,
+    judged: bool,
+    seen: Labels,
     /// Finished rounds, the last answer not counted.
     rounds: u32,
     /// No tools are offered any more: this ask is for the answer.
@@ -120,6 +126,8 @@ fn begin(setup: Setup, events: &mut Vec<ChatEvent>) -> Box<Turn> {
         limits: setup.limits,
         calls_left: setup.calls_left,
         always: setup.always,
+        judged: setup.judged,
+        seen: setup.seen,
         rounds: 0,
         last: false,
         usage: Usage::default(),

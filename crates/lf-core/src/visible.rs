@@ -28,6 +28,13 @@ pub fn line(text: &str) -> String {
     clean.chars().map(|c| if matches!(c, '\n' | '\t' | '\u{2028}' | '\u{2029}') { ' ' } else { c }).collect()
 }
 
+/// As [`line`], of a text that may be long: so many characters, and how many more there are.
+pub fn start(text: &str, limit: usize) -> String {
+    let clean = line(text);
+    let Some((end, _)) = clean.char_indices().nth(limit) else { return clean };
+    format!("{}… ({} characters more)", &clean[..end], clean[end..].chars().count())
+}
+
 /// As [`words`], for every text in a value, names of fields included; the value itself where there is nothing to take out.
 pub fn value(value: Value) -> Value {
     match is_clean(&value, 0) {

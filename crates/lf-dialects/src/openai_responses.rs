@@ -35,7 +35,7 @@ pub(crate) use answer_items::Reading;
 pub use compaction::{Compaction, decode_compact_request_with};
 pub use errors::{error_reply, internal_error_reply, request_error_reply, unknown_model_reply};
 pub(crate) use foreign::check_foreign;
-pub use frames::{Create, error_frame, limit_frame, read_create, too_large_frame};
+pub use frames::{Create, error_event, error_frame, limit_frame, read_create, too_large_frame};
 pub use ids::response_of_item;
 pub use inputs::input_items;
 pub use reply::Completion;

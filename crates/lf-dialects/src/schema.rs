@@ -131,44 +131,49 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// What one keyword's value holds of further schemas.
-enum Subschemas<'a> {
-    One(&'a mut Value),
-    List(&'a mut Vec<Value>),
+/// How the value of a keyword holds further schemas (JSON Schema 2020-12, core, section 10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    One,
+    List,
     /// By names that are no keywords.
-    Named(&'a mut Map<String, Value>),
+    Named,
+}
+
+impl Holds {
+    fn of(keyword: &str) -> Option<Self> {
+        match keyword {
+            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
+                Some(Self::Named)
+            }
+            "anyOf" | "oneOf" | "allOf" | "prefixItems" => Some(Self::List),
+            "items"
+            | "additionalProperties"
+            | "not"
+            | "if"
+            | "then"
+            | "else"
+            | "contains"
+            | "propertyNames"
+            | "unevaluatedProperties"
+            | "unevaluatedItems" => Some(Self::One),
+            _ => None,
+        }
+    }
 }
 
 /// Applies `change` to the schemas directly below this one.
 fn for_each_subschema(schema: &mut Map<String, Value>, change: &mut dyn FnMut(&mut Value)) {
-    for (key, value) in schema.iter_mut() {
-        let below = match (key.as_str(), value) {
-            (
-                "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
-                Value::Object(map),
-            ) => Subschemas::Named(map),
-            ("anyOf" | "oneOf" | "allOf" | "prefixItems" | "items", Value::Array(list)) => {
-                Subschemas::List(list)
+    for (keyword, value) in schema.iter_mut() {
+        match (Holds::of(keyword), value) {
+            (Some(Holds::Named), Value::Object(named)) => named.values_mut().for_each(&mut *change),
+            (Some(Holds::List), Value::Array(list)) => list.iter_mut().for_each(&mut *change),
+            // one for each place of an array, up to draft 2019-09
+            (Some(Holds::One), Value::Array(list)) if keyword == "items" => {
+                list.iter_mut().for_each(&mut *change);
             }
-            (
-                "items"
-                | "additionalProperties"
-                | "not"
-                | "if"
-                | "then"
-                | "else"
-                | "contains"
-                | "propertyNames"
-                | "unevaluatedProperties"
-                | "unevaluatedItems",
-                value @ Value::Object(_),
-            ) => Subschemas::One(value),
-            _ => continue,
-        };
-        match below {
-            Subschemas::One(value) => change(value),
-            Subschemas::List(list) => list.iter_mut().for_each(&mut *change),
-            Subschemas::Named(map) => map.values_mut().for_each(&mut *change),
+            (Some(Holds::One), value @ Value::Object(_)) => change(value),
+            _ => {}
         }
     }
 }

@@ -29,6 +29,9 @@ use crate::spawn;
 /// For everything to be taken down: closed stdin and SIGTERM have their graces within this.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(9);
 
+/// For calls that run when their server leaves the file. With the graces of a process that ends, within 6 s.
+const RETIRE_GRACE: Duration = Duration::from_millis(500);
+
 /// How long one chat waits for a server that is still starting and is not `required`: a first start through `npx` or
 /// `uvx` usually takes 5 to 20 s. The start itself has the server's `startup_timeout`.
 const LIST_WAIT: Duration = Duration::from_secs(20);
@@ -239,18 +242,31 @@ impl SessionPool {
         self.end(server, &Failure::new("the server was restarted on request").of(Cause::Restarted));
     }
 
-    /// The same for a server that left the file, of which nothing is kept.
+    /// The same for a server that left the file, of which nothing is kept. Nothing else is begun with it; calls that are
+    /// running have half a second to end by themselves, so that a process is gone within 6 s.
     pub fn retire(&self, server: &McpServer) {
-        self.end(server, &Failure::new("the server left the configuration"));
+        let why = Failure::new("the server left the configuration");
+        for session in self.forget_all(server).into_iter().flat_map(IndexMap::into_values) {
+            self.0.surroundings.tracker.spawn(session.leave(RETIRE_GRACE, why.clone()));
+        }
         self.0.surroundings.records.forget(server);
     }
 
+    /// Retires the servers for which this is false.
+    pub fn retain(&self, keep: impl Fn(&McpServer) -> bool) {
+        let servers: Vec<Arc<McpServer>> = self.sessions().keys().cloned().collect();
+        servers.iter().filter(|server| !keep(server)).for_each(|server| self.retire(server));
+    }
+
     fn end(&self, server: &McpServer, why: &Failure) {
+        let sessions = self.forget_all(server);
+        sessions.iter().flat_map(IndexMap::values).for_each(|session| session.close(why.clone()));
+    }
+
+    fn forget_all(&self, server: &McpServer) -> Option<Sessions> {
         self.0.surroundings.generations.forget(server);
         self.0.surroundings.relay.forget(server);
-        if let Some(sessions) = self.sessions().remove(server) {
-            sessions.values().for_each(|session| session.close(why.clone()));
-        }
+        self.sessions().remove(server)
     }
 
     /// Takes all sessions down: stdin, SIGTERM, SIGKILL. Returns within 9 s; nothing can be used afterwards.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use lf_core::McpServer;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Connection, Lane, Surroundings, ToolList};
@@ -112,6 +112,14 @@ impl Session {
     pub(crate) fn close(&self, why: Failure) {
         let _ = self.why.set(why);
         self.closing.cancel();
+    }
+
+    /// The same after what runs on it now had this long to end.
+    pub(crate) async fn leave(self: Arc<Self>, grace: Duration, why: Failure) {
+        if let State::Ready(live) = self.state() {
+            let _ = timeout(grace, live.unused()).await;
+        }
+        self.close(why);
     }
 
     /// The live connection, started if there is none. A backoff of up to a second is sat out; during a longer one the last

@@ -3,7 +3,9 @@
 mod approvals;
 mod disk;
 mod editing;
+mod generation;
 mod projects;
+mod reader;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use lf_core::project::Disabled;
 use lf_core::{Model, ModelError, Project};
+use lf_dialects::openai_chat::RequestError;
 use lf_mcp::{ProjectTools, SessionPool};
 use lf_models::circuit::Circuits;
 use lf_store::Store;
@@ -18,11 +21,15 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 
 pub use crate::app::approvals::Command;
+pub(crate) use crate::app::editing::diagnostic;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
-use crate::app::projects::Projects;
+pub use crate::app::generation::{Broken, ConfigStatus, Generation, Opened, RefusedEdit};
+pub(crate) use crate::app::projects::Projects;
+pub(crate) use crate::app::reader::{Key, Look, Reader};
 use crate::approvals::CallApprovals;
 use crate::memory::{Memory, Resumes};
 use crate::responses::Making;
+use crate::rules::Active;
 
 /// A model that may ask this daemon may ask itself: each level is a turn that waits for the next.
 const NESTED: usize = 16;
@@ -48,12 +55,12 @@ pub struct App {
 }
 
 /// Reads a project's file: how is decided by the program, which knows the environment. It may block.
-pub type Loader = Box<dyn Fn(&Path) -> Result<Project, String> + Send + Sync>;
+pub type Loader = Box<dyn Fn(&Path) -> Result<Opened, Broken> + Send + Sync>;
 
 /// What an [`App`] is made of.
 pub struct Parts {
-    /// The project the program was started in.
-    pub project: Option<Project>,
+    /// The project the program was started in. A daemon reads its file again when it changes.
+    pub project: Option<Opened>,
     /// `$LF_DATA_DIR`; further projects are below `projects/<namespace>/<name>/`.
     pub data_dir: PathBuf,
     pub loader: Loader,
@@ -99,6 +106,14 @@ pub enum Refusal {
     Model(#[from] ModelError),
 }
 
+impl From<RequestError> for Refusal {
+    fn from(error: RequestError) -> Self {
+        let RequestError { param, message, hint, .. } = error;
+        let message = hint.map_or_else(|| message.clone(), |hint| format!("{message}; {hint}"));
+        Self::BadRequest { message, param }
+    }
+}
+
 fn list(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
@@ -107,7 +122,7 @@ impl App {
     /// # Errors
     /// When the HTTP client for models cannot be set up.
     pub fn new(parts: Parts) -> Result<Self, ModelError> {
-        if let Some(project) = &parts.project {
+        if let Some(Opened { project, .. }) = &parts.project {
             tracing::info!(target: "services.mcp_service", server_count = project.servers.len(), "MCPService initialized");
         }
         let projects = Projects::new(parts.project, parts.data_dir, parts.loader, parts.pool.clone());
@@ -126,9 +141,25 @@ impl App {
         })
     }
 
-    /// The project the program was started in.
-    pub fn project(&self) -> Option<&Arc<Project>> {
+    /// The project the program was started in, as it is now: whoever looks twice may see two generations of it.
+    pub fn project(&self) -> Option<Arc<Project>> {
         self.projects.main()
+    }
+
+    /// Which generation of each project is active, and what was refused.
+    pub fn config_status(&self) -> Vec<ConfigStatus> {
+        self.projects.reader().status()
+    }
+
+    pub(crate) fn projects(&self) -> &Projects {
+        &self.projects
+    }
+
+    /// This project as it is at each look, without reading anything, whatever it is called by then.
+    pub(crate) fn active(&self, project: &Project) -> Active {
+        let reader = self.projects.reader().clone();
+        let key = reader.key_of(&project.namespace, &project.name);
+        Arc::new(move || reader.current(key.as_ref()?))
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -259,7 +290,7 @@ impl App {
         scope: Option<&Arc<Project>>,
         name: Option<&str>,
     ) -> Result<Option<(Arc<Project>, String)>, Refusal> {
-        let project = scope.or(self.projects.main()).cloned();
+        let project = scope.cloned().or_else(|| self.projects.main());
         let Some(name) = name else {
             let default = |project: Arc<Project>| {
                 let default = project.default_model.clone()?;
@@ -285,7 +316,7 @@ impl App {
         if let Some(project) = scope {
             return own(project);
         }
-        let mut names = self.projects.main().map(own).unwrap_or_default();
+        let mut names = self.projects.main().as_ref().map(own).unwrap_or_default();
         for project in self.projects.stored().await {
             let prefix = format!("{}/{}", project.namespace, project.name);
             names.extend(project.models.keys().map(|model| format!("{prefix}/{model}")));

@@ -5,11 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use lf_core::policy::{Judgement, deadline};
 use lf_core::tool::Approval;
-use lf_core::turn::{Ask, Decision, Setup, Verdict, Waiting, refusal};
-use lf_core::{Arguments, Message, Project, ToolCall, ToolRef};
+use lf_core::turn::{Ask, Decision, Setup, Verdict, Waiting, denial, refusal};
+use lf_core::{Arguments, Message, Project, ToolCall};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::rules::{Asked, Check, Facts};
 
 /// How long calls that a turn ended with can still be approved; then that is a no.
 pub(crate) const KEPT: Duration = Duration::from_secs(3600);
@@ -17,8 +21,10 @@ pub(crate) const KEPT: Duration = Duration::from_secs(3600);
 const REMEMBERED: u64 = 16 * 1024 * 1024;
 /// How long a call that is of no turn waits for its approval.
 const ALONE: Duration = Duration::from_secs(300);
+/// Characters of arguments in words for a client.
+const ARGUMENTS: usize = 500;
 /// How long whoever decides waits until the decision is kept.
-const KEEPING: Duration = Duration::from_secs(10);
+pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 
 /// What becomes of a turn whose asks nobody decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,7 +42,7 @@ pub(crate) enum Attendance {
 }
 
 /// Where a call comes from that waits.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct About {
     /// `namespace/project`
     pub project: String,
@@ -46,6 +52,12 @@ pub(crate) struct About {
 }
 
 impl About {
+    /// A client's own call, of the tools that this model may use where one is named.
+    pub(crate) fn alone(project: &Project, model: Option<String>) -> Self {
+        let project = format!("{}/{}", project.namespace, project.name);
+        Self { project, model, turn: None, conversation: None }
+    }
+
     pub(crate) fn turn(project: &Project, setup: &Setup, conversation: Option<&str>) -> Self {
         Self {
             project: format!("{}/{}", project.namespace, project.name),
@@ -57,7 +69,7 @@ impl About {
 }
 
 /// One call that waits.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub ask: Ask,
     pub about: About,
@@ -80,7 +92,7 @@ impl Decided {
 }
 
 /// What came of a decision.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Taken,
     /// No call waits under this id: it never did, was decided, or is too old.
@@ -89,12 +101,28 @@ pub(crate) enum Outcome {
     Unkept,
 }
 
+impl Outcome {
+    const ALL: [(Self, &str); 3] =
+        [(Self::Taken, "taken"), (Self::Unknown, "unknown"), (Self::Unkept, "unkept")];
+
+    /// For another daemon.
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(outcome, _)| *outcome == self).map_or("", |(_, name)| name)
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(outcome, _)| *outcome)
+    }
+}
+
 /// Asks of running turns, each with the way to who waits for its decision.
 type Open = Arc<Mutex<BTreeMap<String, (Pending, mpsc::Sender<Decided>)>>>;
 
 /// All calls that wait in this process.
 pub(crate) struct CallApprovals {
     open: Open,
+    /// Changes whenever some are opened.
+    opened: watch::Sender<()>,
     /// Those that turns ended with, by the id of each ask.
     left: moka::sync::Cache<String, Arc<Left>>,
 }
@@ -130,7 +158,7 @@ impl CallApprovals {
             .max_capacity(REMEMBERED)
             .time_to_live(KEPT)
             .build();
-        Self { open: Arc::default(), left }
+        Self { open: Arc::default(), opened: watch::Sender::default(), left }
     }
 
     /// Lets others decide these asks.
@@ -151,7 +179,13 @@ impl CallApprovals {
             open.insert(ask.id.clone(), (pending, sender.clone()));
         }
         drop(open);
+        self.opened.send_replace(());
         Opened { ids, approvals: self.open.clone(), decided }
+    }
+
+    /// Tells of asks that are opened from here on.
+    pub(crate) fn opened(&self) -> watch::Receiver<()> {
+        self.opened.subscribe()
     }
 
     /// Keeps what a turn ended with for the next one.
@@ -177,13 +211,14 @@ impl CallApprovals {
         self.left.get(id).filter(|left| left.about.project == project)
     }
 
-    /// From here on a later turn has them. False where another one was quicker: nothing runs twice.
-    pub(crate) fn take(&self, left: &Left) -> bool {
+    /// From here on a later turn has them, with all that was decided. Nothing where another one was quicker: no call runs
+    /// twice.
+    pub(crate) fn take(&self, left: &Left) -> Option<Waiting> {
         let waiting = left.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for ask in &waiting.asks {
             self.left.invalidate(&ask.id);
         }
-        !left.is_taken.swap(true, Ordering::AcqRel)
+        (!left.is_taken.swap(true, Ordering::AcqRel)).then(|| waiting.clone())
     }
 
     /// Everything that waits, oldest first.
@@ -215,44 +250,48 @@ impl CallApprovals {
         if let Some(sender) = open {
             let (kept, is_kept) = oneshot::channel();
             let decided = Decided { approval: id.to_owned(), decision, kept };
-            if sender.try_send(decided).is_err() {
-                return Outcome::Unknown;
-            }
-            return match tokio::time::timeout(KEEPING, is_kept).await {
-                Ok(Ok(())) => Outcome::Taken,
+            // many may be decided at once
+            let taken = async { sender.send(decided).await.is_ok() && is_kept.await.is_ok() };
+            return match tokio::time::timeout(KEEPING, taken).await {
+                Ok(true) => Outcome::Taken,
                 // it was decided otherwise, or the turn is over
-                Ok(Err(_)) => Outcome::Unknown,
+                Ok(false) => Outcome::Unknown,
                 Err(_) => Outcome::Unkept,
             };
         }
         let Some(left) = self.left.get(id) else { return Outcome::Unknown };
         let mut waiting = left.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if left.is_taken.load(Ordering::Acquire) {
+            return Outcome::Unknown;
+        }
         if decide(&mut waiting, id, &decision) { Outcome::Taken } else { Outcome::Unknown }
     }
 }
 
 /// Why a call that is of no turn does not run.
 pub(crate) enum No {
-    /// The file denies the tool.
+    /// The file withholds the tool.
     Tool,
     /// For the caller to read.
     Said(String),
 }
 
 impl CallApprovals {
-    /// Waits until a call that is of no turn may run: at most 5 min, which is a no.
+    /// Waits until a call that is of no turn may run: at most 5 min, which is a no. Says what is known of it then.
     pub(crate) async fn may_run(
         &self,
-        approval: Approval,
-        tool: &ToolRef,
-        arguments: &Map<String, Value>,
-        project: String,
-    ) -> Result<(), No> {
-        match approval {
-            Approval::Auto => return Ok(()),
-            Approval::Deny => return Err(No::Tool),
-            Approval::Ask => {}
-        }
+        check: &dyn Check,
+        (facts, arguments): (Facts, &Map<String, Value>),
+        about: About,
+    ) -> Result<Facts, No> {
+        let asked = Asked { model: about.model.as_deref(), facts: &facts, arguments };
+        let Judgement { verdict, why } = check.check(&asked, deadline());
+        let why = match verdict {
+            Approval::Auto => return Ok(facts),
+            Approval::Deny => return Err(No::Said(denial(&why))),
+            Approval::Ask => Some(why).filter(|why| !why.is_empty()),
+        };
+        let tool = &facts.tool;
         let id = format!("apr_{}", uuid::Uuid::new_v4().simple());
         let call = ToolCall {
             id: id.clone(),
@@ -260,8 +299,7 @@ impl CallApprovals {
             arguments: Arguments::from_object(arguments.clone()),
             rest: Map::new(),
         };
-        let ask = Ask { id, call, tool: tool.clone(), decision: None };
-        let about = About { project, model: None, turn: None, conversation: None };
+        let ask = Ask { id, call, tool: tool.clone(), why, decision: None };
         let mut opened = self.open(std::iter::once(&ask), &about, ALONE);
         tracing::info!(server = %tool.server, tool = %tool.name, approval = ask.id, "a call waits for its approval");
         let decision = match tokio::time::timeout(ALONE, opened.next()).await {
@@ -274,7 +312,7 @@ impl CallApprovals {
         };
         let Decision { verdict, by, .. } = &decision;
         tracing::info!(server = %tool.server, tool = %tool.name, approval = ask.id, verdict = verdict.name(), by, "decided");
-        if verdict.is_yes() { Ok(()) } else { Err(No::Said(refusal(&decision))) }
+        if verdict.is_yes() { Ok(facts.approved()) } else { Err(No::Said(refusal(&decision))) }
     }
 }
 
@@ -289,8 +327,7 @@ pub(crate) fn decide(waiting: &mut Waiting, id: &str, decision: &Decision) -> bo
 
 /// When the oldest was left that can still be decided, in milliseconds since 1970.
 pub(crate) fn oldest() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.saturating_sub(KEPT).as_millis()).unwrap_or(i64::MAX)
+    crate::memory::ago(KEPT)
 }
 
 /// What is too old to be decided is a no.
@@ -327,19 +364,20 @@ pub(crate) fn words<'a>(asks: impl Iterator<Item = &'a Ask>) -> String {
     use std::fmt::Write as _;
     let mut text = String::from("A person has to approve this before it is run:\n");
     for ask in asks {
-        let arguments: String = ask.call.arguments.raw().chars().take(500).collect();
-        let _ = writeln!(
+        let arguments = lf_core::visible::start(ask.call.arguments.raw(), ARGUMENTS);
+        let _ = write!(
             text,
-            "- `{}` of MCP server `{}` with {} (approval `{}`)",
-            ask.tool.name,
-            ask.tool.server,
-            lf_core::visible::line(&arguments),
-            ask.id
+            "- `{}` of MCP server `{}` with {arguments} (approval `{}`)",
+            ask.tool.name, ask.tool.server, ask.id
         );
+        match &ask.why {
+            Some(why) => drop(writeln!(text, ": {}", lf_core::visible::line(why))),
+            None => text.push('\n'),
+        }
     }
     text.push_str(
         "\nRun `lf approvals approve ID` (or `deny`), or POST {\"decision\": \"approve\"} to /v1/approvals/ID, within an \
-         hour. Then send your next message, and this goes on.",
+         hour; GET /v1/approvals/ID shows all of a call. Then send your next message, and this goes on.",
     );
     text
 }

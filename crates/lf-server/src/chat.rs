@@ -1,7 +1,9 @@
 //! From a decoded request to a running turn.
 
 mod asked;
+mod left;
 mod rerun;
+mod stand_ins;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,12 +12,10 @@ use async_stream::stream;
 use futures_core::Stream;
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::project::InlineTool;
+use lf_core::policy::Labels;
 use lf_core::project::Provider;
 use lf_core::tool::Person;
-use lf_core::turn::{
-    Course, Done, Entry, Resume, Setup, StandIn, Waiting, answer_in_order, check_answers, put_back,
-};
+use lf_core::turn::{Course, Done, Entry, Resume, Setup, Waiting, answer_in_order, check_answers, put_back};
 use lf_core::{
     Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Project, ToolRef, ToolSet, ToolSource,
 };
@@ -23,13 +23,17 @@ use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 
 use crate::app::{App, Refusal};
-use crate::approvals::{About, Attendance, Left, decide, named_in};
+use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::recording::Recording;
+use crate::rules::{Began, Check, Recorded, Rules};
 
 use asked::{inline_tools, parameters, prompted, text_formats, tool_choice};
+pub(crate) use left::take_decisions;
 pub use rerun::Calls;
+use stand_ins::permitted;
+pub(crate) use stand_ins::{may_use, said_of};
 
 /// What goes with a turn besides its request.
 #[derive(Default)]
@@ -56,6 +60,8 @@ pub(crate) struct Conversation {
     pub attendance: Attendance,
     /// Tools that were approved for all of the conversation.
     pub always: Vec<ToolRef>,
+    /// What all that was said in it has brought in, of which the model may be shown a part.
+    pub seen: Labels,
     /// Calls of an earlier turn that begin this one.
     pub waiting: Option<Waiting>,
     /// Where what was said is left for whoever keeps it.
@@ -80,6 +86,7 @@ pub(crate) struct Prepared {
     pub notices: Vec<String>,
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    pub check: Arc<dyn Check>,
 }
 
 impl App {
@@ -119,13 +126,12 @@ impl App {
         let leave = conversation.leave.take();
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
-        let left_waiting = self.left_for(scope, &request, &mut conversation).await?;
-        let Prepared { project, setup, asked, notices, upstreams, tools } =
+        let left = self.left_for(scope, &request).await?;
+        let Prepared { project, mut setup, asked, notices, upstreams, tools, check } =
             self.prepare(scope, request, conversation).await?;
-        if let Some((left, id)) = left_waiting
-            && !self.approvals.take(&left)
-        {
-            return Err(not_waiting(&id));
+        if let Some(left) = left {
+            // only now: what others decided meanwhile counts
+            setup.waiting = Some(self.take_left(left).await?);
         }
         if let Some(leave) = &leave {
             let _ = leave.asked.set(asked);
@@ -153,7 +159,8 @@ impl App {
                 approvals.leave(waiting, about);
             }
         });
-        let with = Drive { upstreams, tools, turn_timeout, person, approving, journal, stop: None, remember };
+        let with =
+            Drive { upstreams, tools, check, turn_timeout, person, approving, journal, stop: None, remember };
         let mut events = Box::pin(drive(course, events, with));
         let resumes = self.resumes.clone();
         Ok(stream! {
@@ -166,39 +173,6 @@ impl App {
                 yield event;
             }
         })
-    }
-
-    /// The calls with which an earlier turn of a client's own conversation ended, where its words or its decisions name
-    /// them; what the client decided is written into them.
-    async fn left_for(
-        &self,
-        scope: Option<&Arc<Project>>,
-        request: &ChatRequest,
-        conversation: &mut Conversation,
-    ) -> Result<Option<(Arc<Left>, String)>, Refusal> {
-        let named = match request.approvals.first() {
-            Some((id, _)) => vec![id.clone()],
-            None => named_in(&request.messages),
-        };
-        if named.is_empty() {
-            return Ok(None);
-        }
-        let (project, _) = self.find_model(scope, request.model.as_deref()).await?;
-        let project = format!("{}/{}", project.namespace, project.name);
-        let left = named.iter().find_map(|id| self.approvals.left(id, &project));
-        if left.is_none() && !request.approvals.is_empty() {
-            return Err(not_waiting(&named[0]));
-        }
-        let Some(left) = left else { return Ok(None) };
-        let mut waiting = left.waiting();
-        for (id, decision) in &request.approvals {
-            if !decide(&mut waiting, id, decision) {
-                return Err(not_waiting(id));
-            }
-        }
-        let id = waiting.asks.first().map(|ask| ask.id.clone()).unwrap_or_default();
-        conversation.waiting = Some(waiting);
-        Ok(Some((left, id)))
     }
 
     /// All that a turn needs, before anything of it happens.
@@ -215,6 +189,7 @@ impl App {
         let otherwise = if model.fallback.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
         let provider = lf_models::provider(&model, &self.client, otherwise)?;
         let tools = self.tools_of(&project, &model);
+        let check = self.check_of(&project, &model);
         let mut catalogue = tools.list(&model.servers).await;
         if let Some(down) = catalogue.down.iter().find(|down| down.required) {
             return Err(Refusal::RequiredServerDown {
@@ -225,10 +200,14 @@ impl App {
         if let Some(chosen) = &conversation.tools {
             catalogue.tools.retain(|tool| chosen.contains(&tool.id));
         }
+        for tool in &mut catalogue.tools {
+            tool.labels = tool.labels.and(project.policy.labels_of(&tool.id));
+        }
         let inline = inline_tools(&model, &request.variables)?;
         let set = ToolSet::new(&catalogue, &inline, &request.tools);
         self.log_tools(&project, &model, &catalogue, &set);
-        let others = self.stand_ins(&project, &model, &catalogue, &inline, &request);
+        let tools_of = |other: &Model| ToolSet::new(&permitted(&catalogue, other), &inline, &request.tools);
+        let others = self.stand_ins((&project, &model), &model.fallback, &tools_of, &request.parameters);
         let tool_choice = tool_choice(request.tool_choice, &set)?;
         let own = |all: &[Message]| all[conversation.unkept.min(all.len())..].to_vec();
         let sent = own(&request.messages);
@@ -253,6 +232,8 @@ impl App {
             limits: model.limits.clone(),
             calls_left: conversation.calls_left,
             always: conversation.always,
+            judged: model.provider != Provider::Replay && !project.policy.is_empty(),
+            seen: conversation.seen,
             waiting: conversation.waiting,
         };
         let down = catalogue.down.iter();
@@ -260,50 +241,7 @@ impl App {
             down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
-        Ok(Prepared { project, setup, asked, notices, upstreams, tools })
-    }
-
-    /// The models that may take the place of this one. Each brings its own parameters and ways, and of the tools those
-    /// that it may use itself.
-    fn stand_ins(
-        &self,
-        project: &Project,
-        asked: &Model,
-        catalogue: &Catalogue,
-        inline: &[InlineTool],
-        request: &ChatRequest,
-    ) -> Vec<Upstream> {
-        let mut stand_ins = Vec::with_capacity(asked.fallback.len());
-        for (at, name) in asked.fallback.iter().enumerate() {
-            let Some(Ok(model)) = project.models.get(name) else {
-                tracing::warn!(model = asked.name, fallback = name, "the fallback is not available");
-                continue;
-            };
-            let last = at + 1 == asked.fallback.len();
-            let otherwise = if last { Otherwise::Nobody } else { Otherwise::Another };
-            match lf_models::provider(model, &self.client, otherwise) {
-                Ok(provider) => stand_ins.push(Upstream {
-                    model: model.clone(),
-                    provider,
-                    stand_in: Some(StandIn {
-                        model: model.name.clone(),
-                        tools: ToolSet::new(&permitted(catalogue, model), inline, &request.tools),
-                        parameters: parameters(model, request.parameters.clone()),
-                        strategy: model.strategy,
-                        text_formats: text_formats(model),
-                        sealed: if model.base_url == asked.base_url {
-                            Vec::new()
-                        } else {
-                            vec![SEALED.to_owned()]
-                        },
-                    }),
-                }),
-                Err(error) => {
-                    tracing::warn!(model = asked.name, fallback = name, %error, "the fallback cannot be asked");
-                }
-            }
-        }
-        stand_ins
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check })
     }
 
     /// The tools this model may use: its own servers', and no others; those of the recorded turn for a cassette.
@@ -314,6 +252,16 @@ impl App {
         let servers =
             model.servers.iter().filter_map(|name| Some((name.clone(), project.servers.get(name)?.clone())));
         Arc::new(self.pool.tools(servers))
+    }
+
+    /// Who says which calls of a turn of this model run.
+    pub(crate) fn check_of(&self, project: &Arc<Project>, model: &Model) -> Arc<dyn Check> {
+        if model.provider == Provider::Replay {
+            return Arc::new(Recorded);
+        }
+        let (project, active) = (project.clone(), self.active(project));
+        let began = Began { project, model: model.name.clone(), pool: self.pool.clone() };
+        Arc::new(Rules::of_turn(active, began))
     }
 
     /// The client's messages, with what the server remembers of them put back.
@@ -369,15 +317,6 @@ fn calls(messages: &[Message]) -> Vec<String> {
     calls.flatten().collect()
 }
 
-fn not_waiting(id: &str) -> Refusal {
-    Refusal::BadRequest {
-        message: format!(
-            "no call waits for approval `{id}`: it was decided before, is older than an hour, or never was"
-        ),
-        param: Some("input".to_owned()),
-    }
-}
-
 /// A turn in its first step, with what is to be told before it: both are in its journal.
 pub(crate) fn begin(
     setup: Setup,
@@ -394,16 +333,6 @@ pub(crate) fn begin(
         let _ = course.take(entry, &mut events);
     }
     (course, events)
-}
-
-/// Reasoning sealed by one Responses upstream is refused by any other.
-const SEALED: &str = lf_dialects::openai_responses::RESPONSES_ONLY;
-
-/// What of the tools at hand another model may use, too.
-fn permitted(catalogue: &Catalogue, model: &Model) -> Catalogue {
-    let tools =
-        catalogue.tools.iter().filter(|tool| model.servers.iter().any(|name| **name == *tool.id.server));
-    Catalogue { tools: tools.cloned().collect(), ..Catalogue::default() }
 }
 
 /// `['a', 'b']`, as the troubleshooting guide of these projects shows it.

@@ -12,16 +12,15 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use lf_core::message::ToolCall;
 use lf_core::tool::{Attendant, Person};
-use lf_core::turn::{Course, Done, Entry, Planned, RunTools, Step, Taken};
-use lf_core::{
-    ChatEvent, DeltaStream, Journal, ModelDelta, ModelError, ToolError, ToolOutput, ToolRef, ToolSource,
-};
+use lf_core::turn::{Course, Done, Entry, RunTools, Step, Taken};
+use lf_core::{ChatEvent, DeltaStream, Journal, ModelDelta, ModelError, ToolError, ToolOutput, ToolSource};
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::failover::Upstreams;
+use crate::rules::{self, Asked, Check, Facts, permit};
 pub(crate) use asking::Approving;
 use attending::{Attending, Clock};
 
@@ -32,6 +31,8 @@ const PROGRESS_BUFFER: usize = 64;
 pub(crate) struct Drive {
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
+    /// Who says which calls run.
+    pub check: Arc<dyn Check>,
     /// Stands still while the person is asked.
     pub turn_timeout: Duration,
     /// Who is asked what servers ask in the middle of calls.
@@ -52,7 +53,8 @@ pub(crate) fn drive(
     events: Vec<ChatEvent>,
     drive: Drive,
 ) -> impl Stream<Item = ChatEvent> + Send + 'static {
-    let Drive { mut upstreams, tools, turn_timeout, person, approving, journal, stop, remember } = drive;
+    let Drive { mut upstreams, tools, check, turn_timeout, person, approving, journal, stop, remember } =
+        drive;
     let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();
@@ -99,17 +101,22 @@ pub(crate) fn drive(
                         }
                     }
                 }
+                Step::Judge(judge) => {
+                    let calls = rules::judge(&*check, judge.standing(), upstreams.name());
+                    turn.take(Entry::Judged { calls });
+                }
                 Step::AskPerson(asking) => {
                     let _stopped = clock.stop();
                     let mut asked = approving.ask(asking, person.clone());
                     // the last events are told once what is left of the turn is remembered
                     while !turn.is_over() {
-                        for event in turn.told().await {
-                            yield event;
-                        }
+                        let told = turn.told().await;
                         // a journal that cannot be written keeps no decision, and ends the turn
                         if !turn.is_over() {
                             asked.keep();
+                        }
+                        for event in told {
+                            yield event;
                         }
                         let Step::AskPerson(asking) = turn.course.step() else { break };
                         let entries = tokio::select! {
@@ -127,13 +134,14 @@ pub(crate) fn drive(
                     let mut waiting = runnable(run).into_iter();
                     let (reports, mut reported) = mpsc::channel(PROGRESS_BUFFER);
                     let attending = Attending::new(reports, person.clone(), clock.clone());
+                    let model = upstreams.name().to_owned();
+                    let runner = Runner { tools: tools.clone(), check: check.clone(), model: model.into() };
                     let mut running = FuturesUnordered::new();
                     let last = loop {
                         while running.len() < parallel {
-                            let Some((call, made, tool)) = waiting.next() else { break };
-                            turn.take(Entry::Running { call });
-                            let attending = attending.clone();
-                            running.push(run_call(tools.clone(), (call, made, tool), Duration::ZERO, attending));
+                            let Some(runnable) = waiting.next() else { break };
+                            turn.take(Entry::Running { call: runnable.index });
+                            running.push(run_call(runner.clone(), runnable, Duration::ZERO, attending.clone()));
                         }
                         // a call begins with its first poll: after this
                         for event in turn.told().await {
@@ -155,7 +163,7 @@ pub(crate) fn drive(
                             settled = running.next() => match settled {
                                 Some(settled) => {
                                     if let Some((call, pause)) = turn.settle(settled, clock.end()) {
-                                        running.push(run_call(tools.clone(), call, pause, attending.clone()));
+                                        running.push(run_call(runner.clone(), call, pause, attending.clone()));
                                     }
                                 }
                                 None => break Some(Entry::Ran),
@@ -253,7 +261,7 @@ impl Told {
                 .pause_after(*call, outcome, share())
                 .filter(|pause| tokio::time::Instant::now() + *pause < end)
                 .and_then(|pause| {
-                    let runnable = runnable(run).into_iter().find(|(index, ..)| index == call)?;
+                    let runnable = runnable(run).into_iter().find(|runnable| runnable.index == *call)?;
                     Some((Entry::again(*call, outcome, pause), runnable, pause))
                 }),
             _ => None,
@@ -329,16 +337,31 @@ pub(crate) fn unkept(error: &impl std::fmt::Display) -> ModelError {
     }
 }
 
-/// A call that is to be run, with its place in the round.
-type Runnable = (usize, ToolCall, ToolRef);
+/// A call that is to be run.
+struct Runnable {
+    /// Its place in the round.
+    index: usize,
+    call: ToolCall,
+    facts: Facts,
+    /// The file says how often it is tried.
+    is_tried_again: bool,
+}
 
 fn runnable(run: &RunTools) -> Vec<Runnable> {
-    let open = run.open();
-    open.filter_map(|(index, planned, _)| match &planned.plan {
-        Planned::Run(tool) => Some((index, planned.call.clone(), tool.clone())),
-        _ => None,
-    })
-    .collect()
+    let standing = run.standing().into_iter();
+    let runnable = standing.map(|standing| {
+        let (index, call) = (standing.index, standing.call.clone());
+        Runnable { index, call, facts: standing.into(), is_tried_again: run.is_tried_again(index) }
+    });
+    runnable.collect()
+}
+
+/// What the calls of a round are run with.
+#[derive(Clone)]
+struct Runner {
+    tools: Arc<dyn ToolSource>,
+    check: Arc<dyn Check>,
+    model: Arc<str>,
 }
 
 /// Between 0 and 1, at random.
@@ -357,8 +380,8 @@ fn too_long(upstreams: &Upstreams, limit: Duration) -> ModelError {
 
 /// One call of a turn after a pause, and what came of it.
 async fn run_call(
-    tools: Arc<dyn ToolSource>,
-    (index, call, tool): Runnable,
+    runner: Runner,
+    Runnable { index, call, facts, is_tried_again }: Runnable,
     pause: Duration,
     attending: Attending,
 ) -> Entry {
@@ -366,24 +389,39 @@ async fn run_call(
         tokio::time::sleep(pause).await;
     }
     let empty = serde_json::Map::new();
-    let attendant = attending.call(&call.id);
+    let attendant = attending.call(&call.id, is_tried_again);
     let arguments = call.arguments.value().unwrap_or(&empty);
-    let (outcome, elapsed) = execute_tool(&*tools, &tool, &call.id, arguments, &attendant).await;
+    let asked = Asked { model: Some(&runner.model), facts: &facts, arguments };
+    let (outcome, elapsed) = execute_tool(&*runner.tools, &*runner.check, &asked, &call.id, &attendant).await;
     Entry::Settled { call: index, outcome, elapsed }
 }
 
-/// The one place where a tool is run, for a turn and for a client of `/mcp`. What may be called at all was decided
-/// before: the call was resolved in what its caller was shown, and the source knows only the caller's servers.
+/// The one place where a tool is run for a turn, and for who calls it alone: after everything else that decides about it,
+/// the check looks at it once more, by the configuration of now. A server whose entry has changed is called as it is now.
 pub(crate) async fn execute_tool(
     tools: &dyn ToolSource,
-    tool: &ToolRef,
+    check: &dyn Check,
+    asked: &Asked<'_>,
     call_id: &str,
-    arguments: &serde_json::Map<String, serde_json::Value>,
     attendant: &dyn Attendant,
 ) -> (Result<ToolOutput, ToolError>, Duration) {
+    let tool = &asked.facts.tool;
+    let facts = match check.moved(&tool.server) {
+        Some(moved) => asked.facts.clone().listed_by(&moved).await,
+        None => asked.facts.clone(),
+    };
+    // nothing is waited for from here on: what is permitted is what is called
+    if let Err(reason) = permit(check, &Asked { facts: &facts, ..*asked }) {
+        info!(server = %tool.server, tool = %tool.name, call_id, reason, "the call may not run");
+        let (server, tool) = (tool.server.to_string(), tool.name.to_string());
+        return (Err(ToolError::Denied { server, tool, reason }), Duration::ZERO);
+    }
     let started = Instant::now();
     info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
-    let outcome = tools.call(tool, arguments, attendant).await;
+    let outcome = match check.moved(&tool.server) {
+        Some(moved) => moved.call(tool, asked.arguments, attendant).await,
+        None => tools.call(tool, asked.arguments, attendant).await,
+    };
     let elapsed = started.elapsed();
     let said = match &outcome {
         Ok(output) if !output.is_error => "Tool execution successful",

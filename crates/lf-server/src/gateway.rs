@@ -11,8 +11,10 @@ use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, unfold};
+use lf_core::policy::Labels;
 use lf_core::project::{Disabled, Transport};
-use lf_core::tool::{BoxFuture, Hints};
+use lf_core::tool::{Approval, BoxFuture, Hints};
+use lf_core::turn::denial;
 use lf_core::{McpServer, Project, ToolRef};
 use lf_mcp::SessionPool;
 use lf_mcp::endpoint::{Caller, Channel, List, News, Offer, Refused, Request, Watch};
@@ -21,7 +23,8 @@ use tokio::sync::broadcast::error::RecvError;
 use url::{Host, Url};
 
 use crate::app::{App, Refusal};
-use crate::approvals::{CallApprovals, No};
+use crate::approvals::{About, CallApprovals, No};
+use crate::rules::{Asked, Facts, Rules, permit};
 use merged::Merged;
 use one::One;
 pub(crate) use own::Own;
@@ -95,17 +98,20 @@ impl Gateway {
         Ok((project, names))
     }
 
-    async fn servers(&self) -> Outcome<Vec<Server>> {
+    async fn servers(&self) -> Outcome<(Arc<Project>, Vec<Server>)> {
         let (project, names) = self.names().await.map_err(unavailable)?;
-        Ok(names
-            .into_iter()
-            .filter_map(|name| Some((name.clone(), project.servers.get(&name)?.clone())))
-            .collect())
+        let servers =
+            names.into_iter().filter_map(|name| Some((name.clone(), project.servers.get(&name)?.clone())));
+        let servers = servers.collect();
+        Ok((project, servers))
     }
 
-    fn gate(&self) -> Gate<'_> {
-        let (namespace, name) = &self.0.project;
-        Gate { approvals: &self.0.app.approvals, project: format!("{namespace}/{name}") }
+    fn gate(&self, project: Arc<Project>) -> Gate<'_> {
+        let model = match &self.0.offering {
+            Offering::Model(model) => Some(model.clone()),
+            Offering::All | Offering::Server(_) => None,
+        };
+        Gate { gateway: self, approvals: &self.0.app.approvals, project, model }
     }
 
     fn pool(&self) -> &SessionPool {
@@ -117,8 +123,9 @@ impl Gateway {
             Offering::Server(name) => name.as_str(),
             Offering::All | Offering::Model(_) => "",
         };
-        match self.servers().await?.into_iter().next() {
-            Some((_, Ok(server))) => Ok(One { pool: self.pool(), server, gate: self.gate() }),
+        let (project, servers) = self.servers().await?;
+        match servers.into_iter().next() {
+            Some((_, Ok(server))) => Ok(One { pool: self.pool(), server, gate: self.gate(project) }),
             Some((_, Err(disabled))) => Err(Refused::Unavailable(format!(
                 "MCP server `{name}` is not available: {}",
                 disabled.reason
@@ -130,7 +137,8 @@ impl Gateway {
     }
 
     async fn merged(&self) -> Outcome<Merged<'_>> {
-        Ok(Merged { pool: self.pool(), servers: self.servers().await?, gate: self.gate() })
+        let (project, servers) = self.servers().await?;
+        Ok(Merged { pool: self.pool(), servers, gate: self.gate(project) })
     }
 
     fn instructions(&self) -> String {
@@ -215,20 +223,23 @@ impl Offer for Gateway {
 
 impl Gateway {
     async fn has(&self, server: &Arc<McpServer>) -> bool {
-        let servers = self.servers().await.unwrap_or_default();
+        let Ok((_, servers)) = self.servers().await else { return false };
         servers.iter().any(|(_, known)| known.as_ref().is_ok_and(|known| known == server))
     }
 }
 
 /// What a client's call of a tool passes.
 struct Gate<'a> {
+    gateway: &'a Gateway,
     approvals: &'a CallApprovals,
-    project: String,
+    project: Arc<Project>,
+    /// Whose tools are offered, where one model's are.
+    model: Option<String>,
 }
 
 impl Gate<'_> {
-    /// The one place where a client's call of a tool is passed on, once it is approved where the file asks for that. What
-    /// may be called at all was decided before.
+    /// The one place where a client's call of a tool is passed on, once the rules and, where they ask for that, a person
+    /// permit it.
     async fn call_tool(
         &self,
         pool: &SessionPool,
@@ -240,10 +251,24 @@ impl Gate<'_> {
         let started = Instant::now();
         let tool = request.param("name").to_owned();
         let server_name = server.name.as_str();
-        match self.is_approved(pool, server, &tool, &request, caller).await {
-            Ok(()) => {}
+        let rules = Rules::of(self.gateway.0.app.active(&self.project));
+        let facts = match self.may_run(&rules, pool, server, &request, caller).await {
+            Ok(facts) => facts,
             Err(No::Tool) => return Err(Refused::UnknownTool(tool)),
             Err(No::Said(text)) => return Ok(merged::failed(&text)),
+        };
+        // the configuration may have changed since the server was looked up
+        if !self.gateway.has(server).await {
+            return Err(Refused::Unavailable(format!(
+                "MCP server `{server_name}` is not configured as it was"
+            )));
+        }
+        // what was approved a while ago may be forbidden by now
+        let empty = Map::new();
+        let arguments = arguments(&request).unwrap_or(&empty);
+        let asked = Asked { model: self.model.as_deref(), facts: &facts, arguments };
+        if let Err(why) = permit(&rules, &asked) {
+            return Ok(merged::failed(&denial(&why)));
         }
         tracing::info!(server = server_name, tool, "Executing MCP tool");
         let outcome = pool.relay(server, request, caller, channel).await;
@@ -258,26 +283,41 @@ impl Gate<'_> {
         outcome
     }
 
-    async fn is_approved(
+    /// What the file and the server say of a tool.
+    fn labels(&self, server: &str, tool: &str, listed: &Value) -> Labels {
+        let id = ToolRef { server: server.into(), name: tool.into() };
+        self.project.policy.labels_of(&id).and(Labels::told(listed))
+    }
+
+    async fn may_run(
         &self,
+        rules: &Rules,
         pool: &SessionPool,
         server: &Arc<McpServer>,
-        tool: &str,
         request: &Request,
         caller: &Caller,
-    ) -> Result<(), No> {
-        if server.tools.approval.is_empty() {
-            return Ok(());
-        }
-        // a tool that is not listed is as dangerous as one that says nothing of itself
-        let listed = pool.catalogue(server, List::Tools, caller, None).await.unwrap_or_default();
-        let definition = listed.iter().find(|listed| listed["name"] == tool).unwrap_or(&Value::Null);
-        let approval = server.tools.approval(tool, Hints::of(definition));
+    ) -> Result<Facts, No> {
+        let tool = request.param("name");
         let id = ToolRef { server: server.name.as_str().into(), name: tool.into() };
-        let arguments =
-            request.params.get("arguments").and_then(Value::as_object).cloned().unwrap_or_default();
-        self.approvals.may_run(approval, &id, &arguments, self.project.clone()).await
+        let mut facts = Facts::alone(id, Hints::default(), Labels::default());
+        if !server.tools.approval.is_empty() || !self.project.policy.is_empty() {
+            // a tool that is not listed is as dangerous as one that says nothing of itself
+            let listed = pool.catalogue(server, List::Tools, caller, None).await.unwrap_or_default();
+            let definition = listed.iter().find(|listed| listed["name"] == tool).unwrap_or(&Value::Null);
+            facts.hints = Hints::of(definition);
+            facts.labels = Labels::told(definition);
+        }
+        if server.tools.approval(tool, facts.hints) == Approval::Deny {
+            return Err(No::Tool);
+        }
+        let empty = Map::new();
+        let about = About::alone(&self.project, self.model.clone());
+        self.approvals.may_run(rules, (facts, arguments(request).unwrap_or(&empty)), about).await
     }
+}
+
+fn arguments(request: &Request) -> Option<&Map<String, Value>> {
+    request.params.get("arguments").and_then(Value::as_object)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

@@ -12,6 +12,8 @@ mod timestamp;
 
 mod chat;
 
+mod rules;
+
 mod driver;
 
 mod recording;
@@ -32,9 +34,16 @@ mod routes;
 
 mod serve;
 
+mod reload;
+
 pub mod view;
 
-pub use app::{App, Command, EditRefusal, Loader, Parts, Refusal, StoredProject, Wanted};
+pub mod explain;
+
+pub use app::{
+    App, Broken, Command, ConfigStatus, EditRefusal, Generation, Loader, Opened, Parts, Refusal, RefusedEdit,
+    StoredProject, Wanted,
+};
 pub use chat::{Calls, With};
 pub use gateway::{Gateway, Offering};
 pub use lf_models::Timeouts;

@@ -18,9 +18,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Done, Entry};
+use lf_core::turn::{Course, Done, Entry, seen_in};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
-use lf_store::{Begin, Conversation, Store, StoreError, TurnState};
+use lf_store::{Begin, Conversation, Known, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,12 +34,14 @@ use crate::recording::{Recorded, Recording};
 
 pub(crate) use context::pending;
 use context::unsaid;
-use endings::{Ending, Endings};
+use endings::{Ending, Endings, ended_unkept};
 use forgetting::Forgotten;
 pub(crate) use recovery::events as events_of;
 pub(crate) use resumes::Resumes;
+use running::Over;
 pub(crate) use running::Running;
 use speaking::Order;
+use speaking::SPEAK_WAIT;
 pub(crate) use speaking::busy;
 
 /// Turns that run or wait, over all conversations: they need no connection, which would bound them.
@@ -77,7 +79,16 @@ pub(crate) struct Saying {
     pub calls_left: Option<u64>,
     /// Who may approve calls.
     pub attendance: Attendance,
+    /// Brings into the request what earlier messages of the conversation say of it.
+    pub recall: Option<Recall>,
 }
+
+/// See [`Saying::recall`].
+pub(crate) type Recall = Arc<
+    dyn for<'a> Fn(&mut ChatRequest, &mut dyn Iterator<Item = &'a Message>) -> Result<(), Refusal>
+        + Send
+        + Sync,
+>;
 
 impl Memory {
     pub(crate) fn new(store: Store) -> Self {
@@ -132,8 +143,8 @@ struct Ready {
     said: Vec<(String, Message)>,
     /// So many of the first of them are kept already.
     kept: usize,
-    /// The last place in the conversation that was read; without it the turn begins whatever is said meanwhile.
-    after: Option<i64>,
+    /// What was read of the conversation; without it the turn begins whatever is said meanwhile.
+    after: Option<Known>,
     guard: OwnedMutexGuard<()>,
 }
 
@@ -201,29 +212,36 @@ impl App {
         saying: Saying,
     ) -> Result<Ready, Refusal> {
         let unkept = |error: StoreError| unkept(&error);
-        let guard = memory.next_to_speak(id).await?;
+        let longest = self.queue_timeout(memory, scope, (id, saying.request.model.as_deref())).await?;
+        let guard = memory.next_to_speak(id, longest).await?;
         // it may have been changed or deleted while this one waited
         let found = memory.store.conversation(id).await.map_err(unkept)?;
         let Some(conversation) = found.filter(|_| !memory.forgotten.has(id)) else {
             return Err(Refusal::UnknownConversation(id.to_owned()));
         };
-        let Saying { mut request, chosen_tools, calls_left, attendance } = saying;
+        let Saying { mut request, chosen_tools, calls_left, attendance, recall } = saying;
         request.model = request.model.filter(|name| !name.is_empty()).or_else(|| conversation.model.clone());
         let mut kept = memory.store.messages(&conversation.id, 0).await.map_err(unkept)?;
+        if let Some(recall) = recall {
+            recall(&mut request, &mut kept.iter().map(|kept| &kept.message))?;
+        }
         // they are of this request, and nothing that was said
         let (systems, said): (Vec<Message>, Vec<Message>) = std::mem::take(&mut request.messages)
             .into_iter()
             .partition(|message| matches!(message, Message::System(_)));
         let said = unsaid(&kept, said);
-        let after = kept.last().map_or(0, |kept| kept.seq);
+        let place = kept.last().map_or(0, |kept| kept.seq);
         let again = kept.split_off(kept.len() - context::repeated(&kept, &said));
         let budget = context::budget(&self.find_model(scope, request.model.as_deref()).await?.1);
+        let seen = seen_in(kept.iter().chain(&again).map(|kept| &kept.message));
         let shown = context::window(&conversation, &systems, &kept, &said, budget);
         let tools = match chosen_tools {
             true => Some(memory.store.tools(&conversation.id).await.map_err(unkept)?),
             false => None,
         };
-        let waiting = memory.waiting(&conversation.id).await.map_err(unkept)?;
+        let left = memory.waiting(&conversation.id).await.map_err(unkept)?;
+        let mut waiting = left.as_ref().map(|left| left.waiting.clone());
+        chat::take_decisions(waiting.as_mut(), &request.approvals)?;
         let always = memory.store.approved(&conversation.id).await.map_err(unkept)?;
         let with = chat::Conversation {
             before: shown.into(),
@@ -231,6 +249,7 @@ impl App {
             calls_left,
             always,
             waiting,
+            seen,
             ..chat::Conversation::default()
         };
         let prepared = self.prepare(scope, request, with).await?;
@@ -239,9 +258,33 @@ impl App {
         let said = again.into_iter().map(|kept| (kept.id, kept.message)).chain(new).collect();
         Ok(Ready {
             kept,
-            after: Some(after),
+            after: Some(Known { place, waiting: left }),
             ..self.armed(prepared, conversation.id, said, attendance, guard)
         })
+    }
+
+    /// How long what is said in a conversation without asking its model waits for the messages before it.
+    pub(crate) async fn wait_in(&self, memory: &Memory, conversation: &Conversation) -> Duration {
+        let Ok(project) = self.project_of(&conversation.scope).await else { return SPEAK_WAIT };
+        let said = self.queue_timeout(memory, Some(&project), (&conversation.id, None)).await;
+        // also a conversation whose model is gone can be added to
+        said.unwrap_or(SPEAK_WAIT)
+    }
+
+    /// How long a message to a conversation waits for those before it.
+    async fn queue_timeout(
+        &self,
+        memory: &Memory,
+        scope: Option<&Arc<Project>>,
+        (id, model): (&str, Option<&str>),
+    ) -> Result<Duration, Refusal> {
+        let model = match model.filter(|name| !name.is_empty()) {
+            Some(model) => Some(model.to_owned()),
+            None => {
+                memory.store.conversation(id).await.map_err(|error| unkept(&error))?.and_then(|it| it.model)
+            }
+        };
+        Ok(self.find_model(scope, model.as_deref()).await?.1.limits.queue_timeout)
     }
 
     /// Keeps a turn that can begin with what is `said` to it, and lets it run to its end. Of the guards the first
@@ -301,6 +344,7 @@ impl Memory {
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let said_now = &said[kept..];
+        let after = after.as_ref();
         let begin = Begin { turn: &turn, conversation: &conversation, said: said_now, begun: &begun, after };
         let kept = match self.store.begin(begin).await {
             Ok(journal) => Box::new(journal),
@@ -318,6 +362,7 @@ impl Memory {
             upstreams: prepared.upstreams,
             approving,
             tools: prepared.tools,
+            check: prepared.check,
             turn_timeout,
             person: None,
             journal: Some(journal),
@@ -347,7 +392,7 @@ impl Memory {
             *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
         });
         let memory = self.clone();
-        let over = Over { memory: self.clone(), running: running.clone(), _guard: guard };
+        let over = Over::new(self.clone(), running.clone(), guard);
         self.tasks.spawn(async move {
             let _over = over;
             let mut events = std::pin::pin!(drive(course, events, with));
@@ -364,8 +409,9 @@ impl Memory {
                     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
                     let ended = tokio::select! {
                         biased;
-                        // its journal has all of it
+                        // its journal has all of it; a database that is gone may be waited for
                         () = running.lost.cancelled() => break,
+                        () = memory.leave.cancelled(), if memory.store.is_shared() => break,
                         ended = memory.end(&running, state, done) => ended,
                     };
                     match ended {
@@ -388,9 +434,8 @@ impl Memory {
         state: TurnState,
         done: Option<Done>,
     ) -> Result<(), StoreError> {
-        let (said, waiting) = done.map(|done| (done.said.to_vec(), done.waiting)).unwrap_or_default();
         let (turn, conversation) = (running.turn.clone(), running.conversation.clone());
-        let ending = Ending { turn, conversation, state, said: named(said), waiting };
+        let ending = Ending::new(turn, conversation, state, done);
         if let Err(error) = self.keep(&ending).await {
             if matches!(error, StoreError::Overtaken { .. }) {
                 warn!(turn = running.turn, %error, "a turn is let go of");
@@ -402,30 +447,6 @@ impl Memory {
         }
         info!(turn = running.turn, conversation = running.conversation, state = state.name(), "turn kept");
         Ok(())
-    }
-}
-
-/// With it the task of a turn ends, however it does: nobody waits for more.
-struct Over {
-    memory: Arc<Memory>,
-    running: Arc<Running>,
-    _guard: OwnedMutexGuard<()>,
-}
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        let mut all = self.memory.running.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&self.running.turn);
-        drop(all);
-        self.running.over();
-    }
-}
-
-/// The last event of a turn whose end is not kept: nobody is told that all is well with it.
-fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
-    match event {
-        ChatEvent::Finished { .. } => ChatEvent::Failed(crate::driver::unkept(error)),
-        event => event,
     }
 }
 
@@ -450,6 +471,7 @@ pub(crate) fn unkept(error: &StoreError) -> Refusal {
         None => error.to_string(),
     };
     match error {
+        StoreError::NotFound { what: "conversation", id } => Refusal::UnknownConversation(id.clone()),
         StoreError::Full { .. } => Refusal::NoRoom { reason },
         _ => Refusal::NoMemory { reason },
     }

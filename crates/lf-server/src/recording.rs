@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use lf_core::secret::without;
 use lf_core::turn::{Entry, Setup, cassette};
-use lf_core::{BoxFuture, Journal, JournalError, Project, Secret};
+use lf_core::{BoxFuture, Journal, JournalError, Project};
 use lf_models::replay::CASSETTE_LIMIT;
 use serde_json::{Map, Value};
 
 use crate::app::App;
 
 /// A cassette that is being written: whole lines, each batch of them in one write, so that a crash leaves no half of one.
-/// Dropped before anything was recorded, it leaves no file.
+/// Dropped before anything was written, it leaves no file.
 #[derive(Debug)]
 pub struct Recording {
     path: PathBuf,
@@ -29,8 +29,10 @@ pub struct Recording {
 /// What of a project is in no cassette.
 #[derive(Debug, Default)]
 struct Hidden {
-    /// As they stand in JSON.
+    /// As they are, and as they stand in JSON: arguments are JSON in a text.
     secrets: Vec<String>,
+    /// By which a line is known that may hold one.
+    marks: Vec<String>,
     /// Fields that the file adds to requests: some gateways want keys there.
     fields: Vec<String>,
 }
@@ -102,7 +104,10 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.write();
+        // a turn that never began is none
+        if self.written > 0 {
+            self.write();
+        }
         if self.written == 0 && self.file.is_some() {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -148,6 +153,12 @@ pub(crate) struct Recorded {
     pub recording: Recording,
 }
 
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        self.recording.lines.clear();
+    }
+}
+
 impl Journal for Recorded {
     fn append(&mut self, entry: &Entry) {
         self.kept.append(entry);
@@ -170,7 +181,13 @@ impl Hidden {
         let servers = project.servers.values().flatten();
         let secrets = keys.cloned().chain(servers.flat_map(|server| lf_mcp::secrets_of(server)));
         let fields = models().flat_map(|model| model.extra_body.keys().cloned());
-        Self { secrets: secrets.map(|secret| in_json(&secret)).collect(), fields: fields.collect() }
+        let mut secrets: Vec<String> =
+            secrets.flat_map(|secret| [secret.expose().to_owned(), in_json(secret.expose())]).collect();
+        // the longer first: one may hold another
+        secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        secrets.dedup();
+        let marks = secrets.iter().map(|secret| in_json(secret)).collect();
+        Self { secrets, marks, fields: fields.collect() }
     }
 
     fn line(&self, entry: &Entry) -> String {
@@ -187,8 +204,29 @@ impl Hidden {
             }
             entry => cassette::line(entry),
         };
-        let secrets: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
-        without(&line, &secrets)
+        if !self.marks.iter().any(|mark| line.contains(mark)) {
+            return line;
+        }
+        // in the texts alone: what else a line consists of has to stay what it is
+        match serde_json::from_str(&line) {
+            Ok(mut value) => {
+                self.clean(&mut value);
+                value.to_string()
+            }
+            Err(_) => without(&line, &self.marks.iter().map(String::as_str).collect::<Vec<_>>()),
+        }
+    }
+
+    fn clean(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                let secrets: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
+                *text = without(text, &secrets);
+            }
+            Value::Array(list) => list.iter_mut().for_each(|item| self.clean(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.clean(field)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
 
     fn hides(&self, parameters: &Map<String, Value>) -> bool {
@@ -200,8 +238,8 @@ impl Hidden {
     }
 }
 
-fn in_json(secret: &Secret) -> String {
-    let quoted = Value::from(secret.expose()).to_string();
+fn in_json(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
 

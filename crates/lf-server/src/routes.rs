@@ -96,6 +96,7 @@ pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/messages/count_tokens", post(answer::count_tokens))
         .route("/v1/models", get(manage::models))
         .route("/v1/models/{*model}", get(manage::model))
+        .route("/v1/config/status", get(servers::config_status))
         .route("/v1/projects", get(projects::all))
         .route("/v1/projects/{namespace}", get(projects::list).post(projects::create))
         .route(

@@ -13,7 +13,7 @@ use lf_mcp::endpoint::Endpoint;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -22,6 +22,7 @@ use tracing::{debug, info, warn};
 
 use crate::app::App;
 use crate::guard::Hosts;
+use crate::reload;
 use crate::routes::{Shared, Sockets, router};
 
 /// Connections at the same time; more wait to be accepted.
@@ -67,6 +68,8 @@ pub struct Serve {
     pub stop: CancellationToken,
     /// Second signal: now.
     pub now: CancellationToken,
+    /// SIGHUP: the files of all projects are read again at once.
+    pub reload: Arc<Notify>,
 }
 
 /// Serves until stopped, then drains: running answers may finish within the grace, then streams end with an error
@@ -86,6 +89,8 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
         mcp: Endpoint::new(options.stop.clone(), cut.clone()),
     };
     let service = router(shared, hosts);
+    let watching = reload::watch(app.projects().clone(), options.reload);
+    tasks.spawn(options.stop.clone().run_until_cancelled_owned(watching));
     app.recover().await;
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS));

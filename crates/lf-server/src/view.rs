@@ -11,6 +11,9 @@ use lf_dialects::openai_chat;
 use lf_mcp::{ServerReport, ServerState};
 use serde_json::{Value, json};
 
+use crate::app::{ConfigStatus, Generation, diagnostic};
+use crate::timestamp::timestamp;
+
 /// Lines of stderr in the view of one server.
 const SHOWN_LINES: usize = 50;
 
@@ -71,6 +74,42 @@ pub fn server_in_full(report: &ServerReport) -> Value {
     view["stderr"] = json!(stderr[stderr.len().saturating_sub(SHOWN_LINES)..]);
     view["garbage"] = json!(activity.map(|activity| activity.noise.as_slice()).unwrap_or_default());
     view
+}
+
+/// Which generation of a project's configuration is active, and what was refused since.
+pub fn config(status: &ConfigStatus) -> Value {
+    let ConfigStatus { is_main, file, active, refused } = status;
+    let Generation { number, project, hash, since, diagnostics } = &**active;
+    let refused = refused.as_ref().map(|refused| {
+        let mut view = config_error(status).unwrap_or_default();
+        view["at"] = json!(timestamp(refused.at));
+        view["diagnostics"] = refused.broken.diagnostics.iter().map(diagnostic).collect();
+        view
+    });
+    json!({
+        "project": format!("{}/{}", project.namespace, project.name),
+        "main": is_main,
+        "file": file.display().to_string(),
+        "generation": number,
+        "hash": hash,
+        "since": timestamp(*since),
+        "diagnostics": diagnostics.iter().map(diagnostic).collect::<Vec<_>>(),
+        "refused": refused,
+    })
+}
+
+/// What is wrong with a project's file as it is now: the first mistake and its place.
+pub fn config_error(status: &ConfigStatus) -> Option<Value> {
+    let broken = &status.refused.as_ref()?.broken;
+    let first = broken.error();
+    let position = first.and_then(|first| first.position);
+    Some(json!({
+        "file": status.file.file_name().map(|name| name.to_string_lossy()),
+        "line": position.map(|position| position.line),
+        "column": position.map(|position| position.column),
+        "message": first.map_or(&broken.reason, |first| &first.message),
+        "hint": first.and_then(|first| first.hint.as_ref()),
+    }))
 }
 
 /// Seconds since 1970.

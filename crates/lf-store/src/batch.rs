@@ -77,8 +77,8 @@ pub(crate) struct Quiet {
 pub(crate) struct Beginning {
     pub turn: String,
     pub conversation: String,
-    /// Only where no other turn runs in the conversation, and the last place in it is this one.
-    pub after: Option<i64>,
+    /// Only where no other turn runs in the conversation, the last place in it is this one, and so is what waits in it.
+    pub after: Option<(i64, Option<String>)>,
 }
 
 /// How many rows each statement of a batch changed.

@@ -25,7 +25,9 @@ pub const LEASE: Duration = Duration::from_secs(10);
 
 /// Connections of one daemon; a caller beyond that waits.
 const CONNECTIONS: usize = 8;
-/// Until there is a free connection, and until a new one is made.
+/// Until one of them is free: a thousand turns at once keep them busy for some seconds.
+const ROOM_WAIT: Duration = Duration::from_secs(10);
+/// Until a new one is made.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// Of one batch or query. The database gives up its statements before that.
 const WAIT: Duration = Duration::from_secs(15);
@@ -46,6 +48,7 @@ pub(crate) struct Postgres {
     owner: String,
     idle: std::sync::Mutex<Vec<Link>>,
     room: Semaphore,
+    pulse: Semaphore,
     migrated: OnceCell<()>,
     tasks: TaskTracker,
 }
@@ -54,6 +57,16 @@ pub(crate) struct Postgres {
 struct Lent<'a> {
     link: Link,
     _room: SemaphorePermit<'a>,
+}
+
+/// Over which connections something is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Whatever is free, or will be.
+    Common,
+    /// One more, for a daemon that says that it lives and does what others ask of it: however many callers wait, that
+    /// must not be late.
+    Pulse,
 }
 
 /// When something may be tried again that was not done.
@@ -97,6 +110,7 @@ impl Postgres {
             owner: uuid::Uuid::now_v7().simple().to_string(),
             idle: std::sync::Mutex::default(),
             room: Semaphore::new(CONNECTIONS),
+            pulse: Semaphore::new(1),
             migrated: OnceCell::new(),
             tasks: TaskTracker::new(),
         })
@@ -112,12 +126,12 @@ impl Postgres {
 
     /// Returns when the batch is on the database's disk. One that has a witness waits for a database that is gone, as long
     /// as a lease. Dropping the future ends the connection, and the batch is done or not.
-    pub(crate) async fn commit(&self, batch: &Batch) -> Committed {
+    pub(crate) async fn commit(&self, batch: &Batch, lane: Lane) -> Committed {
         let patience = if batch.witness.is_some() { LEASE } else { Duration::ZERO };
         let until = Instant::now() + patience;
         let (mut attempts, mut tried) = (1, false);
         loop {
-            let (error, again) = match self.try_commit(batch, tried).await {
+            let (error, again) = match self.try_commit(batch, tried, lane).await {
                 Ok(changed) => return Ok(changed),
                 Err(failed) => failed,
             };
@@ -132,8 +146,13 @@ impl Postgres {
         }
     }
 
-    async fn try_commit(&self, batch: &Batch, tried: bool) -> Result<Vec<usize>, (StoreError, Again)> {
-        let mut lent = self.lend().await.map_err(|error| match error {
+    async fn try_commit(
+        &self,
+        batch: &Batch,
+        tried: bool,
+        lane: Lane,
+    ) -> Result<Vec<usize>, (StoreError, Again)> {
+        let mut lent = self.lend(lane).await.map_err(|error| match error {
             StoreError::Unavailable { .. } => (error, Again::Later),
             error => (error, Again::Never),
         })?;
@@ -154,11 +173,16 @@ impl Postgres {
         }
     }
 
-    pub(crate) async fn query(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, StoreError> {
+    pub(crate) async fn query(
+        &self,
+        sql: &'static str,
+        params: Vec<Param>,
+        lane: Lane,
+    ) -> Result<Vec<Row>, StoreError> {
         let statement = Statement { sql, params };
         let mut attempts = 1;
         loop {
-            let mut lent = self.lend().await?;
+            let mut lent = self.lend(lane).await?;
             match timeout(WAIT, lent.link.query(&statement)).await {
                 Ok(Ok(rows)) => {
                     self.give_back(lent);
@@ -179,11 +203,15 @@ impl Postgres {
     }
 
     /// A connection to a database with the present tables.
-    async fn lend(&self) -> Result<Lent<'_>, StoreError> {
-        let room = match timeout(CONNECT_WAIT, self.room.acquire()).await {
+    async fn lend(&self, lane: Lane) -> Result<Lent<'_>, StoreError> {
+        let room = match lane {
+            Lane::Common => &self.room,
+            Lane::Pulse => &self.pulse,
+        };
+        let room = match timeout(ROOM_WAIT, room.acquire()).await {
             Ok(Ok(room)) => room,
             _ => {
-                let reason = format!("all {CONNECTIONS} connections have been busy for {CONNECT_WAIT:?}");
+                let reason = format!("all {CONNECTIONS} connections have been busy for {ROOM_WAIT:?}");
                 return Err(self.unavailable(reason));
             }
         };

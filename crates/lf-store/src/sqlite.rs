@@ -128,7 +128,11 @@ fn write(mut queue: mpsc::Receiver<Write>, place: &Place) {
         let outcomes = match writer.connection(place) {
             Ok(connection) => match commit(connection, &group) {
                 Ok(done) => {
-                    erased |= group.iter().any(|(batch, _)| batch.erases);
+                    let erases = group.iter().any(|(batch, _)| batch.erases);
+                    if erases {
+                        file::forget_copies(&place.path);
+                    }
+                    erased |= erases;
                     if erased {
                         erased = !empty_log(connection);
                     }

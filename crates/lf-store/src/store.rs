@@ -1,6 +1,7 @@
 //! What is remembered, as the daemon speaks of it.
 
 mod approvals;
+mod asks;
 mod conversations;
 mod leases;
 mod messages;
@@ -17,14 +18,14 @@ use lf_core::{Secret, ToolRef};
 
 use crate::batch::{Batch, Committed, Param, Row};
 use crate::error::StoreError;
-use crate::postgres::Postgres;
+use crate::postgres::{Lane, Postgres};
 use crate::sqlite::{Durability, Sqlite};
 
 pub use approvals::LeftWaiting;
 pub use conversations::{Conversation, Kind, Page};
 pub use messages::Kept;
 pub use responses::Response;
-pub use turns::{Begin, End, TurnJournal, TurnRecord, TurnState};
+pub use turns::{Begin, End, Known, TurnJournal, TurnRecord, TurnState};
 
 /// Where conversations and turns are kept. Cheap to clone.
 #[derive(Clone)]
@@ -75,7 +76,9 @@ impl Store {
     pub async fn ready(&self) -> Result<(), StoreError> {
         match &*self.0 {
             Database::Sqlite(sqlite) => sqlite.ready().await,
-            Database::Postgres(postgres) => postgres.query("SELECT 1", Vec::new()).await.map(drop),
+            Database::Postgres(postgres) => {
+                postgres.query("SELECT 1", Vec::new(), Lane::Common).await.map(drop)
+            }
         }
     }
 
@@ -100,14 +103,14 @@ impl Store {
     async fn commit(&self, batch: Batch) -> Committed {
         match &*self.0 {
             Database::Sqlite(sqlite) => sqlite.commit(batch).await,
-            Database::Postgres(postgres) => postgres.commit(&batch).await,
+            Database::Postgres(postgres) => postgres.commit(&batch, Lane::Common).await,
         }
     }
 
     async fn query(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, StoreError> {
         match &*self.0 {
             Database::Sqlite(sqlite) => sqlite.query(sql, params).await,
-            Database::Postgres(postgres) => postgres.query(sql, params).await,
+            Database::Postgres(postgres) => postgres.query(sql, params, Lane::Common).await,
         }
     }
 }

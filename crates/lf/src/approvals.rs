@@ -31,6 +31,8 @@ pub(crate) async fn run(approvals: &Approvals) -> Result<Exit, Trouble> {
     Ok(Exit::Success)
 }
 
+/// Characters of arguments in the list; `--json` has all.
+const ARGUMENTS: usize = 500;
 /// Who decides, in the journal.
 const BY: &str = "the person at the command line";
 
@@ -46,7 +48,7 @@ async fn list(remote: &Remote, as_json: bool) -> Result<Exit, Trouble> {
     }
     for one in waiting {
         let text = |key: &str| printable(one[key].as_str().unwrap_or_default());
-        let arguments: String = printable(&one["arguments"].to_string()).chars().take(500).collect();
+        let arguments = lf_core::visible::start(&one["arguments"].to_string(), ARGUMENTS);
         let line = format!(
             "{}\n  `{}` of MCP server `{}` in {} with {arguments}, until {}\n",
             text("id"),
@@ -56,6 +58,9 @@ async fn list(remote: &Remote, as_json: bool) -> Result<Exit, Trouble> {
             text("expires_at")
         );
         print(&line)?;
+        if one["why"].is_string() {
+            print(format_args!("  because {}\n", text("why")))?;
+        }
     }
     Ok(Exit::Success)
 }

@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod config;
 mod mcp;
 
 use std::path::PathBuf;
@@ -9,6 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use lf_core::audit::{Chain, Event};
 
 pub(crate) use mcp::{At, Login, Logout, Mcp, Probe, ProbeAccess, RemoteTransport};
+
+pub(crate) use config::{Config, Plan, Why};
 
 /// Puts tools into the hands of language models: connects MCP servers, runs the whole tool loop, and serves it.
 #[derive(Debug, Parser)]
@@ -62,6 +65,9 @@ impl Cli {
             &mut cli.command
         {
             at.server = at.server.take().or_else(|| text("LF_SERVER"));
+        }
+        if let Command::Config(Config::Status { server, .. }) = &mut cli.command {
+            *server = server.take().or_else(|| text("LF_SERVER"));
         }
         if let Command::Conversations(conversations) = &mut cli.command {
             let at = &mut conversations.at;
@@ -303,33 +309,6 @@ pub(crate) struct Init {
     pub path: Option<PathBuf>,
     #[arg(long, default_value = "default")]
     pub namespace: String,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Config {
-    /// The configuration as it is understood, variables filled in, secrets masked
-    Show {
-        #[arg(long)]
-        json: bool,
-    },
-    /// Everything that is wrong with the file; starts nothing
-    Validate {
-        #[arg(long)]
-        json: bool,
-    },
-    /// The JSON Schema of llamafarm.yaml, for editors
-    Schema,
-    /// Write a first llamafarm.yaml (the same as `lf init`)
-    Init(Init),
-    /// Let commands run that were written through the API, after showing them
-    Approve {
-        /// Only of this project
-        #[arg(value_name = "NS/PROJECT")]
-        project: Option<String>,
-        /// Show them only
-        #[arg(long)]
-        dry_run: bool,
-    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -102,8 +102,11 @@ pub(crate) async fn interview(
 /// Whether a call may run. What is no clear yes is a no.
 async fn approval(at: &mut Desk<'_>, question: &Question) -> Result<Outcome, Trouble> {
     let tool = short(question.tool.as_deref().unwrap_or_default(), 128);
-    let arguments = short(question.params["arguments"].as_str().unwrap_or_default(), SHOWN);
+    let arguments = visible::start(question.params["arguments"].as_str().unwrap_or_default(), SHOWN);
     tell(&format!("The model wants to run `{tool}` of MCP server `{}` with {arguments}", question.server));
+    if let Some(why) = question.params["why"].as_str() {
+        tell(&format!("because {}", short(why, SHOWN)));
+    }
     let decision = loop {
         let line = match at.line("run it? [yes, no, always for this conversation] ").await? {
             Said::Value(line) => line.trim().to_ascii_lowercase(),

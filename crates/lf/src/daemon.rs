@@ -212,6 +212,7 @@ impl Fold {
                     content: text("text").into(),
                     is_error: lf["is_error"] == true,
                     rest: Map::new(),
+                    ran: None,
                 };
                 let elapsed = Duration::from_millis(lf["elapsed_ms"].as_u64().unwrap_or_default());
                 Some(ChatEvent::CallFinished { result, elapsed })
@@ -234,7 +235,13 @@ impl Fold {
                     rest: Map::new(),
                 };
                 let tool = ToolRef { server: text("server").into(), name: text("tool").into() };
-                let ask = Ask { id: text("approval"), call, tool, decision: None };
+                let ask = Ask {
+                    id: text("approval"),
+                    call,
+                    tool,
+                    why: lf["why"].as_str().map(str::to_owned),
+                    decision: None,
+                };
                 self.asks.push(ask.clone());
                 Some(ChatEvent::ApprovalNeeded(Box::new(ask)))
             }

@@ -75,6 +75,11 @@ impl Trouble {
     }
 }
 
+/// Tells something on stderr. Where nobody can be told, that is no reason to end.
+pub(crate) fn tell(text: impl std::fmt::Display) {
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
 /// Writes to stdout what a command is asked for.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! Log lines: `time LEVEL message [target] field=value …`, on stderr.
 
+mod lines;
+
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal as _;
 
@@ -11,9 +13,11 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+pub(crate) use lines::Lines;
+
 /// Starts logging at `level`, one of the five or a filter. The MCP library logs whole payloads and URLs, and as errors what
 /// `lf-mcp` handles and tells itself: it is heard only when a filter names it.
-pub(crate) fn start(level: &str) -> Result<(), String> {
+pub(crate) fn start(level: &str) -> Result<Lines, String> {
     let filter = match level {
         "off" | "error" | "warn" | "info" | "debug" | "trace" => format!("{level},rmcp=off,hyper=warn"),
         filter if filter.contains(['=', ',']) => filter.to_owned(),
@@ -24,13 +28,15 @@ pub(crate) fn start(level: &str) -> Result<(), String> {
         }
     };
     let filter = EnvFilter::try_new(&filter).map_err(|error| format!("`--log {level}`: {error}"))?;
+    let lines =
+        Lines::to(std::io::stderr()).map_err(|error| format!("the log cannot be written: {error}"))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(lines.clone())
         .with_ansi(std::io::stderr().is_terminal())
         .event_format(Line)
         .init();
-    Ok(())
+    Ok(lines)
 }
 
 struct Line;

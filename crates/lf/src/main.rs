@@ -8,11 +8,15 @@ mod audit;
 
 mod chat;
 
+mod config;
+
 mod conversations;
 
 mod daemon;
 
 mod exit;
+
+mod explain;
 
 mod log;
 
@@ -41,7 +45,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::CommandFactory as _;
-use lf_core::Project;
+use lf_config::Loaded;
 use lf_mcp::{Consent, PoolOptions, SessionPool};
 use lf_server::{App, Parts};
 use lf_store::Store;
@@ -59,7 +63,11 @@ fn main() -> ExitCode {
     let default_level = if matches!(cli.command, Command::Serve(_)) { "info" } else { "error" };
     let outcome = log::start(cli.common.log.as_deref().unwrap_or(default_level))
         .map_err(Trouble::usage)
-        .and_then(|()| run(&cli));
+        .and_then(|log| {
+            let outcome = run(&cli);
+            log.end();
+            outcome
+        });
     let exit = outcome.unwrap_or_else(|trouble| {
         trouble.print();
         trouble.exit()
@@ -72,9 +80,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<Exit, Trouble> {
     match &cli.command {
         Command::Init(init) | Command::Config(Config::Init(init)) => begin(&cli.common, init),
-        Command::Config(command) if !matches!(command, Config::Approve { .. }) => {
-            config(&cli.common, command)
-        }
+        Command::Config(command) if !needs_engine(command) => configuration(&cli.common, command),
         Command::Models(Models::List { json }) => models(&cli.common, *json),
         Command::Audit(command) => audit::run(&project::data_dir(&cli.common), command),
         Command::Completions { shell } => {
@@ -106,6 +112,11 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
     }
 }
 
+/// Whether servers may have to be asked, or files of stored projects, or a daemon.
+fn needs_engine(command: &Config) -> bool {
+    matches!(command, Config::Approve { .. } | Config::Status { .. } | Config::Why(_) | Config::Plan(_))
+}
+
 /// Whether a browser may be started that is to stay when this process ends.
 fn opens_browser(command: &Command) -> bool {
     match command {
@@ -128,13 +139,8 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
                 return outcome;
             }
             let loaded = mcp::needs_project(command).then(|| project::load_telling(common)).transpose()?;
-            let app = app_with(
-                common,
-                loaded.map(|loaded| loaded.project),
-                mcp::consent(command),
-                Kept::nothing(),
-            )?;
-            let project = app.project().cloned();
+            let app = app_with(common, loaded, mcp::consent(command), Kept::nothing())?;
+            let project = app.project();
             let mut signals = Signals::new()?;
             let outcome = tokio::select! {
                 outcome = mcp::run(&app, project.as_deref(), command) => outcome,
@@ -157,10 +163,13 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
                 _ = signals.next() => Ok(Exit::Failure),
             }
         }
+        Command::Config(Config::Status { server, json }) => config::status(server.as_deref(), *json).await,
         Command::Config(Config::Approve { project, dry_run }) => {
             let app = app(common, None)?;
             projects::approve(&app, project.as_deref(), *dry_run).await
         }
+        Command::Config(Config::Why(options)) => explain::why(common, options).await,
+        Command::Config(Config::Plan(options)) => explain::plan(common, options).await,
         _ => Ok(Exit::Success),
     }
 }
@@ -186,12 +195,12 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
         Some(_) => project::load(common).ok(),
         None => Some(project::load_telling(common)?),
     };
-    let app = app(common, project.map(|loaded| loaded.project))?;
+    let app = app(common, project)?;
     let scope = match named {
         Some((namespace, name)) => Some(
             app.find_project(namespace, name).await.map_err(|refusal| Trouble::usage(refusal.to_string()))?,
         ),
-        None => app.project().cloned(),
+        None => app.project(),
     };
     let outcome = chat::run(Engine::Here { app: &app, scope }, options, question, &mut person).await;
     close(&app, &mut signals).await;
@@ -210,7 +219,7 @@ async fn close(app: &App, signals: &mut Signals) {
 }
 
 /// The engine for this project. What lasts only as long as a command keeps no conversations.
-fn app(common: &Common, project: Option<Project>) -> Result<Arc<App>, Trouble> {
+fn app(common: &Common, project: Option<Loaded>) -> Result<Arc<App>, Trouble> {
     app_with(common, project, Consent::Absent, Kept::nothing())
 }
 
@@ -229,7 +238,7 @@ impl Kept {
 
 fn app_with(
     common: &Common,
-    project: Option<Project>,
+    project: Option<Loaded>,
     consent: Consent,
     kept: Kept,
 ) -> Result<Arc<App>, Trouble> {
@@ -243,7 +252,7 @@ fn app_with(
     options.consent = consent;
     options.generations = Some(data_dir.join("mcp-generations.json"));
     let parts = Parts {
-        project,
+        project: project.map(Into::into),
         data_dir,
         loader: project::loader(),
         pool: SessionPool::new(options),
@@ -262,7 +271,7 @@ fn environment() -> Vec<(String, String)> {
         .collect()
 }
 
-fn config(common: &Common, command: &Config) -> Result<Exit, Trouble> {
+fn configuration(common: &Common, command: &Config) -> Result<Exit, Trouble> {
     match command {
         Config::Show { json } => {
             let loaded = project::load_telling(common)?;
@@ -292,8 +301,8 @@ fn config(common: &Common, command: &Config) -> Result<Exit, Trouble> {
         }
         Config::Schema => print_line(format_args!("{:#}", lf_config::schema()))?,
         Config::Init(init) => return begin(common, init),
-        // needs the engine
-        Config::Approve { .. } => {}
+        // need the engine, or a daemon
+        Config::Approve { .. } | Config::Status { .. } | Config::Why(_) | Config::Plan(_) => {}
     }
     Ok(Exit::Success)
 }

@@ -136,7 +136,7 @@ async fn tools(app: &App, project: &Project, server: Option<&str>, json: bool) -
 
 /// The tools of all these servers. Who asks for them waits for the slowest start: a listing alone is made for chats,
 /// which go on without a server that takes long.
-async fn catalogue(tools: &ProjectTools) -> Catalogue {
+pub(crate) async fn catalogue(tools: &ProjectTools) -> Catalogue {
     let (up, down): (Vec<_>, Vec<_>) =
         tools.probe().await.into_iter().partition(|report| report.last_error().is_none());
     let up: Vec<String> = up.into_iter().map(|report| report.name).collect();
@@ -211,7 +211,7 @@ fn known(project: &Project, server: &str) -> Result<(), Trouble> {
 }
 
 /// Printable, with line breaks kept: reasons show the last lines a server wrote.
-fn printable_lines(text: &str) -> String {
+pub(crate) fn printable_lines(text: &str) -> String {
     text.lines().map(printable).collect::<Vec<_>>().join("\n    ")
 }
 

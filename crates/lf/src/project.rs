@@ -6,12 +6,21 @@ use std::path::{Path, PathBuf};
 use lf_config::{LoadError, Loaded, Style};
 
 use crate::args::Common;
-use crate::exit::Trouble;
+use crate::exit::{Trouble, tell};
 
 /// Reads the project that the options mean.
 pub(crate) fn load(common: &Common) -> Result<Loaded, Trouble> {
     let path = path(common)?;
     lf_config::load(&path, variable).map_err(|error| trouble(&error))
+}
+
+/// Reads another file, or another text in the place of one.
+pub(crate) fn load_other(path: &Path, text: Option<String>) -> Result<Loaded, Trouble> {
+    let loaded = match text {
+        Some(text) => lf_config::load_text(path, text, variable),
+        None => lf_config::load(path, variable),
+    };
+    loaded.map_err(|error| trouble(&error))
 }
 
 /// Like [`load`], and tells warnings.
@@ -24,7 +33,7 @@ pub(crate) fn load_telling(common: &Common) -> Result<Loaded, Trouble> {
 pub(crate) fn tell_warnings(loaded: &Loaded) {
     let rendered = loaded.render_diagnostics(style());
     if !rendered.trim().is_empty() {
-        anstream::eprintln!("{}", rendered.trim_end());
+        tell(rendered.trim_end());
     }
 }
 
@@ -62,14 +71,9 @@ pub(crate) fn data_dir(common: &Common) -> PathBuf {
     })
 }
 
-/// Reads a stored project for the daemon.
+/// Reads a project for the daemon.
 pub(crate) fn loader() -> lf_server::Loader {
-    Box::new(|path: &Path| match lf_config::load(path, variable) {
-        Ok(loaded) => Ok(loaded.project),
-        // told to clients: without lines of the file, which may hold secrets
-        Err(LoadError::Rejected(rejected)) => Err(rejected.summary()),
-        Err(error) => Err(plain(&error)),
-    })
+    Box::new(|path: &Path| Ok(lf_config::load(path, variable)?.into()))
 }
 
 fn plain(error: &LoadError) -> String {

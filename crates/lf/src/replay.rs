@@ -60,6 +60,7 @@ fn show(cassette: &Cassette, recording: Option<Recording>, view: View) -> Result
     let transcript = screen.end(None)?;
     if let Some(mut recording) = recording {
         cassette.entries.iter().for_each(|entry| recording.append(entry));
+        recording.write();
     }
     if !cassette.is_over {
         return Err(Trouble::failure("the recording ends before the turn does".to_owned()));
@@ -77,7 +78,7 @@ async fn again(
     view: View,
 ) -> Result<Exit, Trouble> {
     let mut signals = Signals::new()?;
-    let app = crate::app(common, Some(project::load_telling(common)?.project))?;
+    let app = crate::app(common, Some(project::load_telling(common)?))?;
     let calls = if options.run_tools { Calls::Run } else { Calls::Recorded };
     let with = With { person: None, recording };
     let asked = app.chat_again(None, model, &cassette, calls, with).await;

@@ -4,22 +4,25 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lf_core::Project;
 use lf_core::project::Storage;
 use lf_mcp::Consent;
 use lf_server::{BindError, Recording, Serve, bind, serve};
 use lf_store::{Store, StoreError};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Kept;
 use crate::args;
-use crate::exit::{Exit, Trouble};
+use crate::exit::{Exit, Trouble, tell};
 use crate::project;
-use crate::signals::Signals;
+use crate::signals::{self, Signals, Told};
 
 pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<Exit, Trouble> {
     let mut signals = Signals::new()?;
+    signals::let_be()?;
     // the port first: a second daemon fails at once, before it has started anything
     let listener = bind(&options.host, options.port).await.map_err(|error| port_trouble(&error))?;
     let address = listener
@@ -28,32 +31,41 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     let project = project::load_if_any(common)?;
     if project.is_none() {
         let stored = project::data_dir(common).join("projects");
-        anstream::eprintln!("no llamafarm.yaml here; serving the projects of {}", stored.display());
+        tell(format_args!("no llamafarm.yaml here; serving the projects of {}", stored.display()));
     }
-    let project = project.map(|loaded| loaded.project);
     let recordings = options.record.as_deref().map(recordings).transpose()?;
-    let store = store(common, storage(options, project.as_ref())?).await?;
-    let app = crate::app_with(common, project, Consent::Absent, Kept { store, recordings })?;
-    anstream::eprintln!("listening on http://{address}");
+    let kept_in = storage(options, project.as_ref().map(|loaded| &loaded.project))?;
+    let kept = Kept { store: store(common, kept_in).await?, recordings };
+    let app = crate::app_with(common, project, Consent::Absent, kept)?;
+    tell(format_args!("listening on http://{address}"));
     let (stop, now) = (CancellationToken::new(), CancellationToken::new());
+    let reload = Arc::new(Notify::new());
     let serving = serve(
         app,
         listener,
-        Serve { host: options.host.clone(), grace: options.grace, stop: stop.clone(), now: now.clone() },
+        Serve {
+            host: options.host.clone(),
+            grace: options.grace,
+            stop: stop.clone(),
+            now: now.clone(),
+            reload: reload.clone(),
+        },
     );
     tokio::pin!(serving);
-    tokio::select! {
-        () = &mut serving => {}
-        _ = signals.next() => stop.cancel(),
-    }
-    tokio::select! {
-        () = &mut serving => {}
-        _ = signals.next() => {
-            // the turns end before their servers are killed, or they would take that for an answer
-            now.cancel();
-            serving.await;
+    loop {
+        let told = tokio::select! {
+            () = &mut serving => return Ok(Exit::Success),
+            told = signals.told() => told,
+        };
+        match told {
+            Told::Reload => reload.notify_one(),
+            Told::End if !stop.is_cancelled() => stop.cancel(),
+            Told::End => break,
         }
     }
+    // the turns end before their servers are killed, or they would take that for an answer
+    now.cancel();
+    serving.await;
     Ok(Exit::Success)
 }
 
@@ -113,9 +125,9 @@ async fn store(
             (error.to_string(), hint)
         }
     };
-    anstream::eprintln!("warning: conversations are not kept: {reason}");
+    tell(format_args!("warning: conversations are not kept: {reason}"));
     if !hint.is_empty() {
-        anstream::eprintln!("hint: {hint}");
+        tell(format_args!("hint: {hint}"));
     }
     Ok(opened)
 }

@@ -13,7 +13,17 @@ pub(crate) enum Caught {
     End,
 }
 
+/// What a signal asks a daemon for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// SIGHUP: read the configuration again.
+    Reload,
+    /// SIGINT or SIGTERM, or SIGHUP because the terminal is gone that the daemon was started at.
+    End,
+}
+
 pub(crate) struct Signals {
+    has_terminal: bool,
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
@@ -25,6 +35,7 @@ impl Signals {
             signal(kind).map_err(|error| Trouble::failure(format!("cannot listen to signals: {error}")))
         };
         Ok(Self {
+            has_terminal: terminal_is_there(),
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
             hangup: listen(SignalKind::hangup())?,
@@ -39,4 +50,30 @@ impl Signals {
             _ = self.hangup.recv() => Caught::End,
         }
     }
+
+    /// The same for a daemon. Cancel-safe.
+    pub(crate) async fn told(&mut self) -> Told {
+        tokio::select! {
+            _ = self.interrupt.recv() => Told::End,
+            _ = self.terminate.recv() => Told::End,
+            _ = self.hangup.recv() => match self.has_terminal && !terminal_is_there() {
+                true => Told::End,
+                false => Told::Reload,
+            },
+        }
+    }
+}
+
+/// Whether this process has a terminal that can end it.
+fn terminal_is_there() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
+}
+
+/// Signals that mean nothing to a daemon, and would end it: SIGUSR1 and SIGUSR2. SIGPIPE is ignored from the beginning.
+pub(crate) fn let_be() -> Result<(), Trouble> {
+    for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
+        // once it is listened to, it ends nothing for as long as the process lives
+        drop(signal(kind).map_err(|error| Trouble::failure(format!("cannot listen to signals: {error}")))?);
+    }
+    Ok(())
 }

@@ -145,7 +145,7 @@ fn turn(case: &Value, names: &[&str], bytes: &[u8], split: usize) -> Result<Vec<
         Err(error) => drop(ask.fail(error, &mut events)),
         Ok(()) => match ask.finish(&mut events) {
             Step::Done(_) => {}
-            Step::AskModel(_) | Step::AskPerson(_) | Step::RunTools(_) => {
+            Step::AskModel(_) | Step::Judge(_) | Step::AskPerson(_) | Step::RunTools(_) => {
                 bail!("the turn does not end with this answer")
             }
         },

@@ -24,6 +24,7 @@ struct Endpoint {
     /// Requests of the modern generation.
     modern: AtomicUsize,
     expired: AtomicBool,
+    unavailable: AtomicUsize,
     /// What the requests of sessions asked for, by [`key`]: a cancellation names but an id, and its response may be closed
     /// before it comes. Kept as long as the session.
     asked_for: Mutex<HashMap<String, String>>,
@@ -36,6 +37,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         opened: AtomicUsize::new(0),
         modern: AtomicUsize::new(0),
         expired: AtomicBool::new(false),
+        unavailable: AtomicUsize::new(0),
         asked_for: Mutex::default(),
     };
     Router::new().route("/mcp", any(take)).with_state(Arc::new(endpoint))
@@ -94,6 +96,12 @@ async fn take(
         session = Some(id);
     } else if let Some(refusal) = endpoint.refuse(&message, &headers) {
         return refusal;
+    }
+    if message["method"] == "tools/call"
+        && endpoint.unavailable.fetch_add(1, Ordering::SeqCst) < endpoint.server.script.unavailable
+    {
+        endpoint.server.note("unavailable");
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     if message["method"] == "notifications/cancelled" {
         let key = key(&headers, &message["params"]["requestId"]);

@@ -55,6 +55,8 @@ pub struct Script {
     /// 401 for requests without this header.
     pub require_header: Option<(String, String)>,
     pub session: Session,
+    /// Of `http`: that many calls are answered with 503, each a line `unavailable` in the log.
+    pub unavailable: usize,
     /// Of `http` and `sse`; otherwise any that is free.
     pub port: Option<u16>,
 }

@@ -207,6 +207,7 @@ fn limits(reading: &mut Reading<'_, '_, '_>, raw: &RawModel) -> Limits {
         context_tokens: size(raw.context_tokens, defaults.context_tokens),
         turn_timeout: reading.duration(Some("limits"), "turn_timeout", defaults.turn_timeout),
         approval_timeout: reading.duration(Some("limits"), "approval_timeout", defaults.approval_timeout),
+        queue_timeout: reading.duration(Some("limits"), "queue_timeout", defaults.queue_timeout),
         repeat_calls: raw.repeat_calls.unwrap_or(defaults.repeat_calls),
     }
 }

@@ -100,6 +100,7 @@ runtime:
           result_tokens: 25000
           turn_timeout: 300s
           approval_timeout: 300s
+          queue_timeout: 600s
           repeat_calls: 3
     "#);
 }

@@ -194,7 +194,7 @@ runtime:
   models:
     - name: m
       provider: demo
-      limits: {rounds: 2, parallel_calls: 3, result_tokens: 400, turn_timeout: 500ms, repeat_calls: 5, approval_timeout: 90s}
+      limits: {rounds: 2, parallel_calls: 3, result_tokens: 400, turn_timeout: 500ms, repeat_calls: 5, approval_timeout: 90s, queue_timeout: 20s}
       model_api_parameters: {temperature: 0.2, stop: [no, 'x'], seed: 0x10}
       extra_body: {keep_alive: 5m}
 ",
@@ -229,6 +229,7 @@ runtime:
         (2, 3, 400, 5)
     );
     assert_eq!((limits.turn_timeout, limits.approval_timeout), (seconds(0.5), seconds(90.0)));
+    assert_eq!(limits.queue_timeout, seconds(20.0));
     // `no` is the word and not `false`
     let expected = serde_json::json!({"temperature": 0.2, "stop": ["no", "x"], "seed": 16});
     assert_eq!(serde_json::Value::Object(model.parameters.clone()), expected);

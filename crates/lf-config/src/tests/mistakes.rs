@@ -3,6 +3,7 @@
 mod access;
 mod limits;
 mod models;
+mod policy;
 mod references;
 mod servers;
 mod shape;

@@ -42,7 +42,17 @@ impl Hint {
         }
     }
 
-    fn is_true_of(self, hints: Hints) -> bool {
+    /// As rules write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "readOnly",
+            Self::Destructive => "destructive",
+            Self::Idempotent => "idempotent",
+            Self::OpenWorld => "openWorld",
+        }
+    }
+
+    pub(crate) fn is_true_of(self, hints: Hints) -> bool {
         match self {
             Self::ReadOnly => hints.read_only,
             Self::Destructive => hints.destructive,
@@ -70,14 +80,21 @@ impl ApprovalRule {
     /// How closely it speaks of a tool: by its name, by a part of it (the more letters the closer), by its behaviour, or
     /// of every tool.
     fn closeness(&self) -> (u8, usize) {
-        let ApprovalOf::Tools(glob) = &self.of else { return (1, 0) };
-        let pattern = glob.glob().glob();
-        let letters = pattern.chars().filter(|letter| !"*?[]{},!".contains(*letter)).count();
-        match pattern {
-            _ if letters == pattern.chars().count() => (3, letters),
-            _ if letters > 0 => (2, letters),
-            _ => (0, 0),
+        match &self.of {
+            ApprovalOf::Tools(glob) => closeness(glob),
+            ApprovalOf::Hint(_) => (1, 0),
         }
+    }
+}
+
+/// The same of a glob.
+pub(super) fn closeness(glob: &GlobMatcher) -> (u8, usize) {
+    let pattern = glob.glob().glob();
+    let letters = pattern.chars().filter(|letter| !"*?[]{},!".contains(*letter)).count();
+    match pattern {
+        _ if letters == pattern.chars().count() => (3, letters),
+        _ if letters > 0 => (2, letters),
+        _ => (0, 0),
     }
 }
 

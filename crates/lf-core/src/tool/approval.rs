@@ -33,7 +33,7 @@ impl Approval {
 
 /// What a server says of a tool's behaviour, with the protocol's defaults for what it does not say (MCP 2025-11-25,
 /// `ToolAnnotations`): a tool is destructive and reaches out unless it says otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hints {
     pub read_only: bool,
     /// Of a tool that is not read-only.
@@ -42,7 +42,19 @@ pub struct Hints {
     pub open_world: bool,
 }
 
+impl Default for Hints {
+    /// Of a tool that says nothing of itself.
+    fn default() -> Self {
+        Self::of(&Value::Null)
+    }
+}
+
 impl Hints {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    pub(crate) fn is_silent(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Of a tool as its server lists it.
     pub fn of(tool: &Value) -> Self {
         let says = |hint: &str, default| {

@@ -22,6 +22,12 @@ pub trait Attendant: Send + Sync {
     /// secrets and what could drive a terminal.
     fn note(&self, _note: String) {}
 
+    /// Whether it makes the call again itself when that fails, as the file says: then nothing on the way to the server sends
+    /// it a second time, so that the tries are those of the file and no more.
+    fn tries_again(&self) -> bool {
+        false
+    }
+
     /// Calls of one party can be asked for one another: over stdio a server does not say for which call it asks.
     fn party(&self) -> Option<u64> {
         None
@@ -66,7 +72,7 @@ impl Question {
             server: ask.tool.server.clone(),
             tool: Some(ask.tool.name.clone()),
             method: Self::APPROVAL.to_owned(),
-            params: json!({"approval": ask.id, "arguments": ask.call.arguments.raw()}),
+            params: json!({"approval": ask.id, "arguments": ask.call.arguments.raw(), "why": ask.why}),
         }
     }
 }

@@ -59,7 +59,9 @@ impl Trouble {
             Err(ToolError::Timeout { .. }) => Some(Self::Timeout),
             Err(ToolError::Lost { .. }) => Some(Self::Lost),
             Err(ToolError::Refused { .. }) => Some(Self::Refused),
-            Err(ToolError::UnknownTool { .. } | ToolError::TooLarge { .. }) => None,
+            Err(ToolError::UnknownTool { .. } | ToolError::TooLarge { .. } | ToolError::Denied { .. }) => {
+                None
+            }
         }
     }
 }

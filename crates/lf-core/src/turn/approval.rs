@@ -1,5 +1,7 @@
 //! Calls of a round that a person has to approve before anything of the round runs.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::event::ChatEvent;
@@ -8,6 +10,7 @@ use crate::model::{FinishReason, ModelError};
 use crate::tool::{Approval, ToolRef};
 use crate::tool_set::Target;
 
+use super::judging::Judge;
 use super::plan::Planned;
 use super::{Done, RawCall, Round, RunTools, Step, Turn, plan};
 
@@ -18,6 +21,9 @@ pub struct Ask {
     pub id: String,
     pub call: ToolCall,
     pub tool: ToolRef,
+    /// Why a rule wants it asked; `None` where the tool is always asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// `None` while nobody has said anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
@@ -95,12 +101,13 @@ impl AskPerson {
             return;
         };
         let tool = self.asks[at].tool.clone();
-        let always = decision.verdict == Verdict::Always;
+        // a rule looks at each call anew: a yes to one is no yes to the next
+        let always = decision.verdict == Verdict::Always && self.asks[at].why.is_none();
         if always {
             self.run.turn.always.push(tool.clone());
         }
         for ask in &mut self.asks {
-            let meant = ask.id == id || (always && ask.tool == tool);
+            let meant = ask.id == id || (always && ask.tool == tool && ask.why.is_none());
             if meant && ask.decision.is_none() {
                 ask.decision = Some(decision.clone());
                 events.push(ChatEvent::ApprovalDecided(Box::new(ask.clone())));
@@ -115,8 +122,12 @@ impl AskPerson {
         }
         let Self { mut run, asks } = self;
         for ask in asks {
-            if let Some(no) = ask.decision.filter(|decision| !decision.verdict.is_yes()) {
-                run.answer(&ask.call.id, &refusal(&no));
+            let Some(at) = run.planned.iter().position(|planned| planned.call.id == ask.call.id) else {
+                continue;
+            };
+            match ask.decision {
+                Some(no) if !no.verdict.is_yes() => run.answer_at(at, &refusal(&no)),
+                _ => run.approved[at] = true,
             }
         }
         Ok(run)
@@ -178,35 +189,93 @@ pub fn refusal(decision: &Decision) -> String {
     text
 }
 
+/// What is known of calls that an earlier turn ended with.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// The ids that the calls of the round had then, in their order.
+    ids: Vec<String>,
+    asks: Vec<Ask>,
+}
+
+impl Known {
+    fn of(&self, index: usize, tool: &ToolRef) -> Option<&Ask> {
+        let id = self.ids.get(index)?;
+        self.asks.iter().find(|ask| ask.call.id == *id && ask.tool == *tool)
+    }
+}
+
 impl RunTools {
-    /// The next step: what has to be asked is asked before anything runs.
-    pub(super) fn asked(mut self, events: &mut Vec<ChatEvent>) -> Step {
+    /// The next step: what the rules say comes first, where there are any.
+    pub(super) fn held(self, known: Option<Known>, events: &mut Vec<ChatEvent>) -> Step {
+        let runs = self.planned.iter().any(|planned| matches!(planned.plan, Planned::Run(_)));
+        match self.turn.judged && runs {
+            true => Step::Judge(Judge { run: self, known }),
+            false => self.asked(&HashMap::new(), known, events),
+        }
+    }
+
+    /// The next step: what has to be asked is asked before anything runs. `why`: which calls a rule wants asked.
+    pub(super) fn asked(
+        mut self,
+        why: &HashMap<usize, String>,
+        known: Option<Known>,
+        events: &mut Vec<ChatEvent>,
+    ) -> Step {
         let mut asks = Vec::new();
-        for planned in &self.planned {
+        for (index, planned) in self.planned.iter().enumerate() {
             let Planned::Run(tool) = &planned.plan else { continue };
-            if !self.turn.must_ask(&planned.call.name, tool) {
-                continue;
+            let why = why.get(&index);
+            if why.is_some() || self.turn.must_ask(&planned.call.name, tool) {
+                asks.push((index, planned.call.clone(), tool.clone(), why.cloned()));
             }
-            asks.push((planned.call.clone(), tool.clone()));
+        }
+        if let Some(known) = &known {
+            self.refuse(known);
         }
         if asks.is_empty() {
             return Step::RunTools(self);
         }
-        let asks = asks.into_iter().map(|(call, tool)| {
-            let id = self.turn.mint_approval();
-            Ask { id, call, tool, decision: None }
+        let mut decisions = Vec::new();
+        let mut needed = Vec::with_capacity(asks.len());
+        for (index, call, tool, why) in asks {
+            let minted = self.turn.mint_approval();
+            // asks of an earlier turn are told under the ids that the person already has
+            let before = known.as_ref().and_then(|known| known.of(index, &tool));
+            let id = before.map_or(minted, |before| before.id.clone());
+            let ask = Ask { id, call, tool, why, decision: None };
+            match before.and_then(|before| before.decision.clone()) {
+                Some(decision) => decisions.push((ask.id.clone(), decision)),
+                None => events.push(ChatEvent::ApprovalNeeded(Box::new(ask.clone()))),
+            }
+            needed.push(ask);
+        }
+        let mut asking = AskPerson { run: self, asks: needed };
+        // what was said of one call alone stands against what was said of all calls of its tool
+        decisions.sort_by_key(|(_, decision)| decision.verdict == Verdict::Always);
+        for (id, decision) in decisions {
+            asking.decide(&id, &decision, events);
+        }
+        Step::AskPerson(asking)
+    }
+
+    /// What was denied in an earlier turn stays so: also when the tool does not ask any more.
+    fn refuse(&mut self, known: &Known) {
+        let denied = self.planned.iter().enumerate().filter_map(|(index, planned)| {
+            let Planned::Run(tool) = &planned.plan else { return None };
+            let decision = known.of(index, tool)?.decision.as_ref()?;
+            (!decision.verdict.is_yes()).then(|| (index, refusal(decision)))
         });
-        let asks: Vec<Ask> = asks.collect();
-        events.extend(asks.iter().map(|ask| ChatEvent::ApprovalNeeded(Box::new(ask.clone()))));
-        Step::AskPerson(AskPerson { run: self, asks })
+        for (index, why) in denied.collect::<Vec<_>>() {
+            self.answer_at(index, &why);
+        }
     }
 
     /// Answers a call without running it.
-    fn answer(&mut self, call_id: &str, why: &str) {
-        let Some(at) = self.planned.iter().position(|planned| planned.call.id == call_id) else { return };
-        let result = ToolResult::error(&self.planned[at].call, why);
+    pub(super) fn answer_at(&mut self, at: usize, why: &str) {
+        let Some(planned) = self.planned.get_mut(at) else { return };
+        let result = ToolResult::error(&planned.call, why);
         self.results[at] = Some(result.clone());
-        self.planned[at].plan = Planned::Answered(result);
+        planned.plan = Planned::Answered(result);
     }
 }
 
@@ -228,38 +297,15 @@ impl Turn {
     /// Begins a turn with calls that an earlier one ended with, as if the model had made them now. What was decided
     /// meanwhile counts; what was not is asked under the same id.
     pub(super) fn begin_with(self: Box<Self>, waiting: Waiting, events: &mut Vec<ChatEvent>) -> Step {
-        let Waiting { calls, asks: known } = waiting;
-        let mut earlier = Vec::with_capacity(calls.len());
+        let Waiting { calls, asks } = waiting;
+        let mut ids = Vec::with_capacity(calls.len());
         let raw = calls.into_iter().map(|mut call| {
-            earlier.push(std::mem::take(&mut call.id));
+            ids.push(std::mem::take(&mut call.id));
             call.rest.clear();
             RawCall { call, server: None }
         });
         let raw: Vec<RawCall> = raw.collect();
-        let mut told = Vec::new();
-        let step = plan::plan(self, Round::default(), raw, &mut told);
-        // asks of this turn are told under the ids that the person already has
-        told.retain(|event| !matches!(event, ChatEvent::ApprovalNeeded(_)));
-        events.append(&mut told);
-        let Step::AskPerson(mut asking) = step else { return step };
-        let mut decisions = Vec::new();
-        for ask in &mut asking.asks {
-            let place = asking.run.planned.iter().position(|planned| planned.call.id == ask.call.id);
-            let before = place.and_then(|at| earlier.get(at));
-            let before = before.and_then(|id| known.iter().find(|known| known.call.id == *id));
-            let before = before.filter(|before| before.tool == ask.tool);
-            if let Some(before) = before {
-                ask.id.clone_from(&before.id);
-            }
-            match before.and_then(|before| before.decision.clone()) {
-                Some(decision) => decisions.push((ask.id.clone(), decision)),
-                None => events.push(ChatEvent::ApprovalNeeded(Box::new(ask.clone()))),
-            }
-        }
-        for (id, decision) in decisions {
-            asking.decide(&id, &decision, events);
-        }
-        Step::AskPerson(asking)
+        plan::plan_known(self, Round::default(), raw, Some(Known { ids, asks }), events)
     }
 }
 

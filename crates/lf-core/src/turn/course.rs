@@ -10,7 +10,7 @@ use crate::event::ChatEvent;
 use crate::model::{ModelDelta, ModelError};
 use crate::tool::{ToolError, ToolOutput};
 
-use super::{AskModel, AskPerson, Decision, Done, Rescue, Setup, StandIn, Step, begin};
+use super::{AskModel, AskPerson, Decision, Done, Judged, Rescue, Setup, StandIn, Step, begin};
 
 /// One thing that happens in a turn. What the turn decides by itself is not among them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub enum Entry {
     Failed(ModelError),
     /// The program died while the model answered; what it had said of this answer is void, and it is asked again.
     Interrupted,
+    /// What the rules say of the calls of the round; those that are not named may run.
+    Judged { calls: Vec<Judged> },
     /// Somebody has said what becomes of the call that this approval is about.
     Decided { approval: String, decision: Decision },
     /// Nobody has, and nobody is waited for: the turn ends with these words.
@@ -127,6 +129,22 @@ impl Course {
             (Step::AskModel(_), Entry::Failed(error)) => {
                 self.go_on(events, |ask, events| Step::Done(ask.fail(error, events)));
             }
+            (Step::Judge(_), Entry::Judged { calls }) => {
+                if let Step::Judge(judge) = self.leave() {
+                    self.step = judge.judged(&calls, events);
+                    self.enter(events);
+                }
+            }
+            (Step::Judge(_), Entry::Stopped) => {
+                if let Step::Judge(judge) = self.leave() {
+                    self.step = Step::Done(judge.stop(events));
+                }
+            }
+            (Step::Judge(_), Entry::Failed(error)) => {
+                if let Step::Judge(judge) = self.leave() {
+                    self.step = Step::Done(judge.fail(error, events));
+                }
+            }
             (Step::AskPerson(asking), Entry::Decided { approval, decision }) => {
                 asking.decide(&approval, &decision, events);
                 self.enter(events);
@@ -163,7 +181,10 @@ impl Course {
                     self.step = Step::Done(run.stop(events));
                 }
             }
-            (Step::AskModel(_) | Step::AskPerson(_) | Step::RunTools(_), Entry::Notice(text)) => {
+            (
+                Step::AskModel(_) | Step::Judge(_) | Step::AskPerson(_) | Step::RunTools(_),
+                Entry::Notice(text),
+            ) => {
                 events.push(ChatEvent::Notice(text));
             }
             (step, entry) => return Err(OutOfPlace { entry: entry.name(), step: step.name() }),
@@ -241,6 +262,7 @@ impl Entry {
             Self::Interrupted => "interrupted",
             Self::Decided { .. } => "decided",
             Self::Unanswered { .. } => "unanswered",
+            Self::Judged { .. } => "judged",
             Self::Running { .. } => "running",
             Self::Again { .. } => "again",
             Self::Settled { .. } => "settled",
@@ -254,6 +276,7 @@ impl Step {
     fn name(&self) -> &'static str {
         match self {
             Self::AskModel(_) => "the model is asked",
+            Self::Judge(_) => "the rules are asked",
             Self::AskPerson(_) => "a person is asked",
             Self::RunTools(_) => "tools run",
             Self::Done(_) => "the turn is over",

@@ -47,6 +47,7 @@ pub fn result_for_model(call: &ToolCall, output: ToolOutput, limit: usize) -> To
         content,
         is_error: output.is_error,
         rest: Map::new(),
+        ran: None,
     }
 }
 

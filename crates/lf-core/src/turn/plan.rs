@@ -10,6 +10,7 @@ use crate::model::FinishReason;
 use crate::tool::{Tool, ToolRef};
 use crate::tool_set::{Target, UnknownTool};
 
+use super::approval::Known;
 use super::{Done, RawCall, Resume, Round, RunTools, Step, Turn, some_text};
 
 /// One call of a round, in the order the model made them.
@@ -29,10 +30,16 @@ pub enum Planned {
     Client,
 }
 
-pub(super) fn plan(
+pub(super) fn plan(turn: Box<Turn>, round: Round, calls: Vec<RawCall>, events: &mut Vec<ChatEvent>) -> Step {
+    plan_known(turn, round, calls, None, events)
+}
+
+/// The same with calls of which a person may have said something before.
+pub(super) fn plan_known(
     mut turn: Box<Turn>,
     mut round: Round,
     calls: Vec<RawCall>,
+    known: Option<Known>,
     events: &mut Vec<ChatEvent>,
 ) -> Step {
     let mut ids = HashSet::new();
@@ -65,7 +72,7 @@ pub(super) fn plan(
         };
         events.push(ChatEvent::CallStarted { call: planned.call.clone(), tool });
     }
-    RunTools::new(turn, planned).asked(events)
+    RunTools::new(turn, planned).held(known, events)
 }
 
 /// The model's API wants something back that the client's may have no place for.

@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::event::ChatEvent;
 use crate::message::{Content, Message, Part, ToolResult};
 use crate::model::ModelError;
-use crate::tool::{Tool, ToolError, ToolOutput};
+use crate::tool::{Retries, Tool, ToolError, ToolOutput};
 
+use super::judging::Ran;
 use super::output::result_for_model;
 use super::plan::{Planned, PlannedCall};
 use super::{AskModel, Done, Round, Step, Turn};
@@ -19,6 +20,8 @@ pub struct RunTools {
     pub(super) results: Vec<Option<ToolResult>>,
     /// How often each call was handed to its source.
     tries: Vec<u32>,
+    /// Those that a person has said yes to.
+    pub(super) approved: Vec<bool>,
 }
 
 impl RunTools {
@@ -31,7 +34,8 @@ impl RunTools {
             })
             .collect();
         let tries = vec![0; planned.len()];
-        Self { turn, planned, results, tries }
+        let approved = vec![false; planned.len()];
+        Self { turn, planned, results, tries, approved }
     }
 
     /// The calls in the model's order.
@@ -66,8 +70,16 @@ impl RunTools {
         outcome: &Result<ToolOutput, ToolError>,
         share: f64,
     ) -> Option<Duration> {
-        let tool = self.tool(index).filter(|tool| tool.repeatable)?;
-        tool.retries.as_ref()?.pause(*self.tries.get(index)?, outcome, share)
+        self.retries(index)?.pause(*self.tries.get(index)?, outcome, share)
+    }
+
+    /// Whether the file says how often the call at this index is tried.
+    pub fn is_tried_again(&self, index: usize) -> bool {
+        self.retries(index).is_some()
+    }
+
+    fn retries(&self, index: usize) -> Option<&Retries> {
+        self.tool(index).filter(|tool| tool.repeatable)?.retries.as_ref()
     }
 
     /// The call at this index failed, and is about to run once more.
@@ -107,10 +119,14 @@ impl RunTools {
         events: &mut Vec<ChatEvent>,
     ) {
         let Some(planned) = self.planned.get(index) else { return };
-        let result = match outcome {
+        let brought = matches!(outcome, Ok(_) | Err(ToolError::Refused { .. }));
+        let mut result = match outcome {
             Ok(output) => result_for_model(&planned.call, output, self.turn.limits.result_tokens),
             Err(error) => ToolResult::error(&planned.call, error.to_string()),
         };
+        if let Some(tool) = self.tool(index).filter(|_| brought) {
+            result.ran = Some(Box::new(Ran { tool: tool.id.clone(), labels: tool.labels }));
+        }
         events.push(ChatEvent::CallFinished { result: result.clone(), elapsed });
         self.results[index] = Some(result);
     }
@@ -129,7 +145,7 @@ impl RunTools {
     /// Answers every call without a result by saying why, and gives the turn back: the first of the two for a call that was
     /// not begun, the second for one that was.
     pub(super) fn leave(self, why: [&'static str; 2], events: &mut Vec<ChatEvent>) -> Box<Turn> {
-        let Self { mut turn, planned, results, tries } = self;
+        let Self { mut turn, planned, results, tries, .. } = self;
         for ((planned, result), tries) in planned.iter().zip(results).zip(tries) {
             let result = result.unwrap_or_else(|| {
                 let result = ToolResult::error(&planned.call, why[usize::from(tries > 0)]);

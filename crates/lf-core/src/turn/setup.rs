@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::ModelRequest;
+use crate::policy::Labels;
 use crate::project::{Limits, ToolCallStrategy};
 use crate::text_calls::{self, TextFormat};
 use crate::tool::ToolRef;
@@ -31,6 +32,12 @@ pub struct Setup {
     /// Tools that ask for approval, and were approved for all of this conversation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub always: Vec<ToolRef>,
+    /// Calls are held against rules before they run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub judged: bool,
+    /// What earlier turns of this conversation have seen, besides what the messages say.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub seen: Labels,
     /// Calls to begin with, before the model is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
@@ -49,6 +56,8 @@ impl Setup {
             limits: Limits::default(),
             calls_left: None,
             always: Vec::new(),
+            judged: false,
+            seen: Labels::default(),
             waiting: None,
         }
     }

@@ -104,7 +104,7 @@ fn play(setup: Setup, rounds: Vec<Vec<ModelDelta>>) -> (String, Vec<ModelRequest
                 }
                 run.finish(&mut events)
             }
-            Step::AskPerson(_) => panic!("no tool of these tests asks"),
+            Step::Judge(_) | Step::AskPerson(_) => panic!("no tool of these tests asks"),
             Step::Done(done) => break done,
         };
     };

@@ -29,7 +29,7 @@ fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
 
 fn result(call_id: &str, content: impl Into<Content>) -> ToolResult {
     let (content, rest) = (content.into(), Map::new());
-    ToolResult { call_id: call_id.to_owned(), name: None, content, is_error: false, rest }
+    ToolResult { call_id: call_id.to_owned(), name: None, content, is_error: false, rest, ran: None }
 }
 
 fn spec(name: &str, schema: Value) -> ToolSpec {

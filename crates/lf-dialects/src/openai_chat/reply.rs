@@ -185,14 +185,20 @@ pub fn lf_event(event: &ChatEvent) -> Option<Value> {
             }
             told
         }
-        ChatEvent::ApprovalNeeded(ask) => json!({
-            "event": "approval_needed",
-            "approval": ask.id,
-            "call_id": ask.call.id,
-            "server": ask.tool.server,
-            "tool": ask.tool.name,
-            "arguments": ask.call.arguments.raw(),
-        }),
+        ChatEvent::ApprovalNeeded(ask) => {
+            let mut told = json!({
+                "event": "approval_needed",
+                "approval": ask.id,
+                "call_id": ask.call.id,
+                "server": ask.tool.server,
+                "tool": ask.tool.name,
+                "arguments": ask.call.arguments.raw(),
+            });
+            if let Some(why) = &ask.why {
+                told["why"] = why.as_str().into();
+            }
+            told
+        }
         ChatEvent::ApprovalDecided(ask) => {
             let decision = ask.decision.as_ref();
             json!({

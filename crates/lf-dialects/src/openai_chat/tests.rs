@@ -83,6 +83,7 @@ fn result(id: &str, content: Content, is_error: bool) -> Message {
         content,
         is_error,
         rest: Map::new(),
+        ran: None,
     })
 }
 

@@ -18,8 +18,9 @@ use super::ids::item_id;
 use super::items::CLIENT_SIDE;
 use super::parts::string;
 use super::request_input::{own_content, own_items, part};
+use super::tools::brought_by;
 use super::view::ResponsesView;
-use super::{EXAMPLE, error_reply, internal_error_reply, served};
+use super::{EXAMPLE, WITH_TOOLS, error_reply, internal_error_reply, served};
 use crate::openai_chat::{ErrorReply, RequestError, body_object};
 use crate::upstream::media::note;
 
@@ -32,6 +33,9 @@ const DIGEST: usize = 16;
 const SUMMARY: &str = "$summary";
 /// Bytes of messages that are handed back as they came, the newest first; the summary covers the others.
 const KEPT: usize = 64 * 1024;
+
+/// Bytes of definitions of tools that are carried with a summary.
+const TOOLS: usize = 256 * 1024;
 
 /// Bytes of an item of the client's, and of one text in it, that the model which writes the summary is shown.
 const MAX_ITEM: usize = 16 * 1024;
@@ -69,6 +73,8 @@ pub fn decode_compact_request_with(
 pub struct Compaction {
     /// Items that stay as they are, without their ids.
     kept: Vec<Value>,
+    /// Items that brought tools: a client declares those once.
+    tools: Vec<Value>,
     summary: String,
     end: Option<Result<(FinishReason, Usage), ErrorReply>>,
 }
@@ -99,6 +105,7 @@ impl Compaction {
         transcript.text.push_str("<conversation>\n");
         before.iter().chain(said).for_each(|message| transcript.message(message));
         let kept = kept(before.iter().chain(said));
+        let tools = with_tools(before.iter().chain(said));
         let mut parameters = request.parameters;
         parameters.retain(|key, _| OPTIONS.contains(&key.as_str()));
         let question = ChatRequest {
@@ -115,7 +122,7 @@ impl Compaction {
             // nobody waits for the pieces, but a streamed answer shows that it is alive
             stream: true,
         };
-        (question, Self { kept, summary: String::new(), end: None })
+        (question, Self { kept, tools, summary: String::new(), end: None })
     }
 
     pub fn push(&mut self, event: &ChatEvent) {
@@ -157,7 +164,7 @@ impl Compaction {
             item["id"] = item_id("msg", id, at).into();
         }
         output.push(json!({
-            "id": item_id("cmp", id, count), "type": "compaction", "encrypted_content": seal(summary),
+            "id": item_id("cmp", id, count), "type": "compaction", "encrypted_content": seal(summary, &self.tools),
         }));
         Ok(json!({
             "id": id, "object": "response.compaction", "created_at": created_at, "output": output,
@@ -170,7 +177,7 @@ impl Compaction {
 /// what was summed up must not speak with the authority of a system prompt.
 pub(super) fn read(path: &str, item: &Value) -> Result<Message, RequestError> {
     let sealed = string(path, item, "encrypted_content")?;
-    let summary = open(&sealed).map_err(|problem| {
+    let (summary, tools) = open(&sealed).map_err(|problem| {
         let path = format!("{path}.encrypted_content");
         let message = format!("`{path}` {problem}");
         let hint =
@@ -179,15 +186,45 @@ pub(super) fn read(path: &str, item: &Value) -> Result<Message, RequestError> {
     })?;
     let mut rest = Map::new();
     rest.insert(SUMMARY.to_owned(), true.into());
+    if !tools.is_empty() {
+        rest.insert(WITH_TOOLS.to_owned(), tools.into());
+    }
     Ok(Message::User(Prose { content: (SO_FAR.to_owned() + &summary).into(), rest }))
 }
 
-fn seal(summary: &str) -> String {
-    let body = URL_SAFE_NO_PAD.encode(json!({"v": VERSION, "summary": summary}).to_string());
+/// The items that brought tools to what was summed up; none where the item cannot be read.
+pub(super) fn carried(item: &Value) -> Vec<Value> {
+    let sealed = item["encrypted_content"].as_str().unwrap_or_default();
+    open(sealed).map(|(_, tools)| tools).unwrap_or_default()
+}
+
+/// As far as there is room, the newest first: with every request the client sends them again.
+fn with_tools<'a>(messages: impl DoubleEndedIterator<Item = &'a Message>) -> Vec<Value> {
+    let mut room = TOOLS;
+    let mut items: Vec<Value> = Vec::new();
+    for item in messages.rev().flat_map(|message| brought_by(message).iter().rev()) {
+        let lean = json!({"type": item["type"], "execution": item["execution"], "tools": item["tools"]});
+        if items.contains(&lean) {
+            continue;
+        }
+        let Some(left) = room.checked_sub(lean.to_string().len()) else { break };
+        room = left;
+        items.push(lean);
+    }
+    items.reverse();
+    items
+}
+
+fn seal(summary: &str, tools: &[Value]) -> String {
+    let mut envelope = json!({"v": VERSION, "summary": summary});
+    if !tools.is_empty() {
+        envelope["tools"] = tools.into();
+    }
+    let body = URL_SAFE_NO_PAD.encode(envelope.to_string());
     format!("{MARK}{body}.{}", digest(&body))
 }
 
-fn open(sealed: &str) -> Result<String, String> {
+fn open(sealed: &str) -> Result<(String, Vec<Value>), String> {
     let damaged = || "is damaged".to_owned();
     let Some(rest) = sealed.strip_prefix(MARK) else {
         return Err("was not made by this program, and only who made it can read it".to_owned());
@@ -199,7 +236,9 @@ fn open(sealed: &str) -> Result<String, String> {
     let bytes = URL_SAFE_NO_PAD.decode(body).map_err(|_| damaged())?;
     let envelope: Value = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
     match (&envelope["v"], &envelope["summary"]) {
-        (version, Value::String(summary)) if *version == VERSION => Ok(summary.clone()),
+        (version, Value::String(summary)) if *version == VERSION => {
+            Ok((summary.clone(), envelope["tools"].as_array().cloned().unwrap_or_default()))
+        }
         (version, _) => Err(format!("is of version {version}, and this program reads {VERSION}")),
     }
 }

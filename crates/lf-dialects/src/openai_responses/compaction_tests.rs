@@ -233,6 +233,7 @@ fn what_tools_returned_is_told_in_words_that_every_api_takes() {
         content: Content::Parts(parts),
         is_error: false,
         rest: Map::new(),
+        ran: None,
     };
     let (request, _) = planned(&conversation(), &[Message::Tool(result)]);
     let text = question(&request);
@@ -295,4 +296,38 @@ fn nothing_in_a_conversation_ends_it() {
     let text = question(&request);
     assert_eq!(text.matches("</conversation>").count(), 1, "{text}");
     assert!(text.contains("Write: all is done."), "{text}");
+}
+
+#[test]
+fn tools_that_a_search_found_are_carried_with_the_summary_and_from_one_to_the_next() {
+    let function = |name: &str| json!({"type": "function", "name": name, "parameters": {"type": "object"}});
+    let space = json!({"type": "namespace", "name": "disk", "tools": [function("list")]});
+    let search = json!({"type": "tool_search_call", "call_id": "a", "execution": "client", "arguments": {}});
+    let found =
+        json!({"type": "tool_search_output", "call_id": "a", "execution": "client", "tools": [space]});
+    let late = json!({"type": "additional_tools", "role": "developer", "tools": [function("late")]});
+    let names = |request: &ChatRequest| -> Vec<String> {
+        request.tools.iter().map(|tool| tool.name.clone()).collect()
+    };
+    let mut input = json!([{"role": "user", "content": "hi"}, search, found, late]);
+    for _ in 0..2 {
+        let told = compacted(&json!({"model": "m", "input": input}), "They met.");
+        let mut items = told["output"].as_array().unwrap().clone();
+        items.push(json!({"role": "user", "content": "Go on."}));
+        input = items.into();
+        let (request, view) = decoded(&json!({"model": "m", "input": input})).unwrap();
+        assert_eq!(names(&request), ["disk.list", "late"]);
+        assert_eq!(view.forms["disk.list"].namespace.as_deref(), Some("disk"));
+        let sent = to_upstream(Dialect::OpenaiChat, request).to_string();
+        assert!(!sent.contains("$tools") && sent.contains("They met."), "{sent}");
+    }
+    // what is too much is not carried, and the newest goes first
+    let large = |name: &str| json!({"type": "function", "name": name, "description": "x".repeat(150_000), "parameters": {"type": "object"}});
+    let bring = |name: &str| json!({"type": "additional_tools", "role": "developer", "tools": [large(name)]});
+    let told = compacted(
+        &json!({"model": "m", "input": [bring("first"), bring("second"), {"role": "user", "content": "hi"}]}),
+        "They met.",
+    );
+    let (request, _) = decoded(&json!({"model": "m", "input": told["output"]})).unwrap();
+    assert_eq!(names(&request), ["second"]);
 }

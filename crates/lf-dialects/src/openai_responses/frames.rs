@@ -58,6 +58,19 @@ pub fn error_frame(mut reply: ErrorReply) -> String {
     json!({"type": "error", "status": reply.status, "error": error}).to_string()
 }
 
+/// The same as an event of a stream that has no response yet (OpenAI API reference, Responses, streaming events, `error`).
+pub fn error_event(mut reply: ErrorReply) -> String {
+    let mut error = reply.body["error"].take();
+    json!({
+        "type": "error",
+        "code": if error["code"].is_string() { error["code"].take() } else { error["type"].take() },
+        "message": error["message"].take(),
+        "param": error["param"].take(),
+        "sequence_number": 0,
+    })
+    .to_string()
+}
+
 /// The connection has lasted as long as one may.
 pub fn limit_frame() -> String {
     let message = "this connection has lasted for as long as one may: go on over a new one";

@@ -61,7 +61,10 @@ pub(super) fn messages(
     reader.end_turn();
     let mut messages = reader.answers;
     messages.append(&mut reader.said);
-    if let Some(last) = messages.last_mut().filter(|_| !reader.tools.is_empty()) {
+    // with what was said, which is kept: system prompts are of their request alone
+    let said = messages.iter().rposition(|message| !matches!(message, Message::System(_)));
+    let with_tools = said.unwrap_or(messages.len().saturating_sub(1));
+    if let Some(last) = messages.get_mut(with_tools).filter(|_| !reader.tools.is_empty()) {
         rest_of(last).insert(WITH_TOOLS.to_owned(), reader.tools.into());
     }
     Ok(messages)
@@ -77,7 +80,7 @@ struct Reader {
     tools: Vec<Value>,
 }
 
-fn rest_of(message: &mut Message) -> &mut Map<String, Value> {
+pub(super) fn rest_of(message: &mut Message) -> &mut Map<String, Value> {
     match message {
         Message::System(prose) | Message::User(prose) => &mut prose.rest,
         Message::Assistant(said) => &mut said.rest,
@@ -225,7 +228,7 @@ impl Reader {
             }
             _ => None,
         });
-        let mut result = ToolResult { call_id, name: None, content, is_error: false, rest };
+        let mut result = ToolResult { call_id, name: None, content, is_error: false, rest, ran: None };
         match called {
             Some((at, name)) => {
                 result.name = Some(name);

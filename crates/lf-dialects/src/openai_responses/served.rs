@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 
 use super::approvals;
 use super::items::{self, Before};
-use super::view::ResponsesView;
-use super::{EXAMPLE, NEEDED, RESPONSES_ONLY, fields, tool_choice, tools};
+use super::tool_choice::{self, Choice};
+use super::view::{Later, ResponsesView};
+use super::{EXAMPLE, fields, tools};
 use crate::openai_chat::{RequestError, body_object};
 
 /// Reads the body of `POST …/responses`. The values are those of every dialect: parameters in the spelling of OpenAI
@@ -35,7 +36,7 @@ pub fn decode_request_with(
     // clients spell out what they leave open
     fields.retain(|_, value| !value.is_null());
     let mut tools = tools::read(&fields)?;
-    let view = ResponsesView::read(&fields, &tools)?;
+    let mut view = ResponsesView::read(&fields, &tools)?;
     let before = if view.previous_response_id.is_some() || view.conversation.is_some() {
         Before::Stored
     } else {
@@ -62,24 +63,22 @@ pub fn decode_request_with(
     // a decision alone says enough
     let before = if approvals.is_empty() { before } else { Before::Stored };
     messages.extend(input(given, before, item)?);
-    let choice = tool_choice::read(fields.shift_remove("tool_choice").as_ref(), &mut tools)?;
+    let choice = fields.shift_remove("tool_choice");
+    let choice = match before {
+        Before::Nothing => tool_choice::read(choice.as_ref(), &mut tools)?,
+        // it may be about tools that are not known yet
+        Before::Stored => {
+            view.choice = Some(Later(choice));
+            Choice::default()
+        }
+    };
     let variables = match fields.shift_remove("variables") {
         None => Map::new(),
         Some(Value::Object(variables)) => variables,
         Some(other) => return Err(RequestError::expected("variables", "an object", &other)),
     };
     let mut parameters = fields::parameters(fields)?;
-    let kept = [
-        ("tools", (!tools.hosted.is_empty()).then(|| Value::Array(tools.hosted))),
-        ("tool_choice", choice.hosted),
-        (NEEDED, choice.needed.map(Value::String)),
-    ];
-    for (key, value) in kept {
-        if let Some(value) = value {
-            let own = parameters.entry(RESPONSES_ONLY).or_insert_with(|| Value::Object(Map::new()));
-            own[key] = value;
-        }
-    }
+    choice.keep(tools.hosted, &mut parameters);
     let request = ChatRequest {
         model,
         messages,

@@ -1,10 +1,11 @@
 //! Reads which of its tools a client wants to be called.
 
 use lf_core::ToolChoice;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::parts::string;
 use super::tools::{Tools, full_name};
+use super::{NEEDED, RESPONSES_ONLY};
 use crate::openai_chat::RequestError;
 
 /// What a client chose.
@@ -15,6 +16,32 @@ pub(super) struct Choice {
     pub(super) hosted: Option<Value>,
     /// The type of a tool that no other API has, and that the request is about: it is chosen, or there are only such.
     pub(super) needed: Option<String>,
+}
+
+impl Choice {
+    /// Keeps what only this API has with the request's parameters.
+    pub(super) fn keep(&self, hosted: Vec<Value>, parameters: &mut Map<String, Value>) {
+        let kept = [
+            ("tools", (!hosted.is_empty()).then(|| Value::Array(hosted))),
+            ("tool_choice", self.hosted.clone()),
+            (NEEDED, self.needed.clone().map(Value::String)),
+        ];
+        for (key, value) in kept {
+            let own = parameters.get_mut(RESPONSES_ONLY).and_then(Value::as_object_mut);
+            match (value, own) {
+                (Some(value), Some(own)) => {
+                    own.insert(key.to_owned(), value);
+                }
+                (Some(value), None) => {
+                    parameters.insert(RESPONSES_ONLY.to_owned(), json!({key: value}));
+                }
+                (None, Some(own)) => {
+                    own.shift_remove(key);
+                }
+                (None, None) => {}
+            }
+        }
+    }
 }
 
 /// Tools that may not be called are taken from `tools`.
@@ -85,7 +112,7 @@ fn allowed_tools(choice: &Value, tools: &mut Tools) -> Result<Choice, RequestErr
         let path = format!("tool_choice.tools[{at}]");
         let undeclared = |key: &str, value: &str| {
             let path = format!("{path}.{key}");
-            let message = format!("`{path}` is `{value}`, which `tools` does not declare");
+            let message = format!("`{path}` is `{value}`, which neither `tools` declares nor a search found");
             RequestError::value(&path, message, "")
         };
         match string(&path, allowed, "type")?.as_str() {

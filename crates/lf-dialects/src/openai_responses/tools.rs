@@ -15,6 +15,7 @@ use lf_core::tool_set::fit_name;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::compaction;
 use super::parts::string;
 use super::{RESPONSES_ONLY, WITH_TOOLS};
 use crate::openai_chat::RequestError;
@@ -96,20 +97,23 @@ pub(super) fn read(fields: &Map<String, Value>) -> Result<Tools, RequestError> {
 }
 
 /// The tools that came with the input of earlier requests.
-pub(super) fn earlier(messages: &[Message]) -> Tools {
+pub(super) fn earlier<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Tools {
     let mut tools = Tools::default();
-    for message in messages {
-        let rest = match message {
-            Message::System(prose) | Message::User(prose) => &prose.rest,
-            Message::Assistant(said) => &said.rest,
-            Message::Tool(result) => &result.rest,
-        };
-        for item in rest.get(WITH_TOOLS).and_then(Value::as_array).into_iter().flatten() {
-            // what is wrong with them was told then
-            let _ = tools.add_item(WITH_TOOLS, item);
-        }
+    for item in messages.into_iter().flat_map(brought_by) {
+        // what is wrong with them was told then
+        let _ = tools.add_item(WITH_TOOLS, item);
     }
     tools
+}
+
+/// The items that brought tools with a message.
+pub(super) fn brought_by(message: &Message) -> &[Value] {
+    let rest = match message {
+        Message::System(prose) | Message::User(prose) => &prose.rest,
+        Message::Assistant(said) => &said.rest,
+        Message::Tool(result) => &result.rest,
+    };
+    rest.get(WITH_TOOLS).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// What the model is told of the tools that a search found, under the names that it knows them by.
@@ -135,6 +139,11 @@ impl Tools {
             "additional_tools" => self.add_further(path, &item["tools"], Deferred::Stay),
             "tool_search_output" if is_clients_search(item) => {
                 self.add_further(path, &item["tools"], Deferred::Come)
+            }
+            "compaction" => {
+                // what is wrong with the item itself is told where its summary is read
+                let carried = compaction::carried(item);
+                carried.iter().try_for_each(|item| self.add_item(path, item))
             }
             _ => Ok(()),
         }

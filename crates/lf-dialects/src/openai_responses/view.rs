@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::RESPONSES_ONLY;
+use super::tool_choice;
 use super::tools::{self, Form, Tools};
 use crate::openai_chat::{RequestError, boolean};
 
@@ -34,7 +35,14 @@ pub struct ResponsesView {
     pub(super) forms: HashMap<String, Form>,
     /// How many of the client's tools are in `tools`; the others came with items of the input.
     pub(super) declared: usize,
+    /// The `tool_choice` of a request that goes on from something, until it is known which tools that brings.
+    #[serde(skip)]
+    pub(super) choice: Option<Later>,
 }
+
+/// What is still to be read, as it came; it may not be there.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Later(pub(super) Option<Value>);
 
 impl ResponsesView {
     /// `fields` has no nulls.
@@ -80,6 +88,7 @@ impl ResponsesView {
             echo,
             forms: tools.forms.clone(),
             declared: tools.declared,
+            choice: None,
         })
     }
 
@@ -96,11 +105,17 @@ impl ResponsesView {
     }
 
     /// Adds the tools that came with the input of earlier requests, which a search found or the client added: a client
-    /// declares them once. Where the client says which of its tools may be called, those are all.
-    pub fn recall_tools(&mut self, request: &mut ChatRequest, earlier: &[Message]) {
-        if self.echo.get("tool_choice").is_some_and(|choice| choice["type"] == "allowed_tools") {
-            return;
-        }
+    /// declares them once. Then it reads what the client says of which of all these may be called.
+    ///
+    /// # Errors
+    /// What is wrong with the choice.
+    pub fn recall_tools<'a>(
+        &mut self,
+        request: &mut ChatRequest,
+        earlier: impl IntoIterator<Item = &'a Message>,
+    ) -> Result<(), RequestError> {
+        // one that goes on from nothing has said all
+        let Some(Later(choice)) = self.choice.take() else { return Ok(()) };
         let mut found = tools::earlier(earlier);
         found.specs.retain(|spec| !request.tools.iter().any(|known| known.name == spec.name));
         for spec in &found.specs {
@@ -109,13 +124,18 @@ impl ResponsesView {
         // before those of this request's input, as in the request that brought them: equal beginnings are cached
         let at = self.declared.min(request.tools.len());
         request.tools.splice(at..at, found.specs);
-        if !found.hosted.is_empty() {
-            let own = request.parameters.entry(RESPONSES_ONLY).or_insert_with(|| json!({}));
-            let mut hosted = own["tools"].as_array().cloned().unwrap_or_default();
-            found.hosted.retain(|tool| !hosted.contains(tool));
-            hosted.append(&mut found.hosted);
-            own["tools"] = hosted.into();
-        }
+        let own = request.parameters.get(RESPONSES_ONLY);
+        let mut hosted = own.and_then(|own| own["tools"].as_array()).cloned().unwrap_or_default();
+        found.hosted.retain(|tool| !hosted.contains(tool));
+        hosted.append(&mut found.hosted);
+        let (specs, forms) = (std::mem::take(&mut request.tools), std::mem::take(&mut self.forms));
+        let mut all = Tools { specs, forms, hosted, ..Tools::default() };
+        let choice = tool_choice::read(choice.as_ref(), &mut all)?;
+        choice.keep(all.hosted, &mut request.parameters);
+        request.tool_choice = choice.core;
+        request.tools = all.specs;
+        self.forms = all.forms;
+        Ok(())
     }
 }
 

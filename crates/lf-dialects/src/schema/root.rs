@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{for_each_subschema, resolve};
+use super::{Holds, for_each_subschema, resolve};
 
 /// References and unions followed at the root before giving up on a schema that refers to itself.
 const MAX_DEPTH: usize = 16;
@@ -137,9 +137,11 @@ fn add_properties(out: &mut Map<String, Value>, properties: Map<String, Value>, 
 fn fix_below(schema: &mut Map<String, Value>, document: &Value) {
     modernize(schema);
     schema.retain(|keyword, value| is_well_formed(keyword, value, document));
-    for keyword in ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"] {
-        let named = schema.get_mut(keyword).and_then(Value::as_object_mut).into_iter().flatten();
-        named.filter(|(_, below)| !is_schema(below)).for_each(|(_, below)| *below = json!({}));
+    let named = schema.iter_mut().filter(|(keyword, _)| Holds::of(keyword) == Some(Holds::Named));
+    for (_, below) in named.filter_map(|(_, named)| named.as_object_mut()).flatten() {
+        if !is_schema(below) {
+            *below = json!({});
+        }
     }
     let is_array = schema.get("type").is_some_and(|kind| match kind {
         Value::Array(kinds) => kinds.iter().any(|kind| kind == "array"),
@@ -183,6 +185,14 @@ fn is_schema(value: &Value) -> bool {
 fn is_well_formed(keyword: &str, value: &Value, document: &Value) -> bool {
     const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
     let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+    match Holds::of(keyword) {
+        Some(Holds::One) => return is_schema(value),
+        Some(Holds::List) => {
+            return value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_schema));
+        }
+        Some(Holds::Named) => return value.is_object(),
+        None => {}
+    }
     match keyword {
         "type" => match value {
             Value::Array(names) => !names.is_empty() && names.iter().all(is_type),
@@ -193,24 +203,8 @@ fn is_well_formed(keyword: &str, value: &Value, document: &Value) -> bool {
             Some(_) => true,
             None => false,
         }),
-        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
-            value.is_object()
-        }
         "required" => value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
         "enum" => value.as_array().is_some_and(|values| !values.is_empty()),
-        "anyOf" | "oneOf" | "allOf" | "prefixItems" => {
-            value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_schema))
-        }
-        "items"
-        | "additionalProperties"
-        | "not"
-        | "if"
-        | "then"
-        | "else"
-        | "contains"
-        | "propertyNames"
-        | "unevaluatedProperties"
-        | "unevaluatedItems" => is_schema(value),
         "pattern" | "format" | "title" | "description" => value.is_string(),
         "uniqueItems" | "deprecated" | "readOnly" | "writeOnly" => value.is_boolean(),
         "examples" => value.is_array(),

@@ -78,6 +78,7 @@ fn conversation() -> impl Strategy<Value = Vec<Message>> {
                     content: Content::Text(result),
                     is_error,
                     rest: Map::new(),
+                    ran: None,
                 }));
                 calls.push(call);
             }

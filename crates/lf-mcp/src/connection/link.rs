@@ -8,8 +8,8 @@ use lf_core::project::{Elicitation, Generation};
 use lf_core::tool::{Attendant, ToolProgress};
 use rmcp::RoleClient;
 use rmcp::model::{
-    CancelledNotificationParam, ClientRequest, ErrorCode, RequestId, RequestMetaObject, ServerResult,
-    SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams,
+    CancelledNotificationParam, ClientRequest, ErrorCode, GetExtensions as _, RequestId, RequestMetaObject,
+    ServerResult, SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError};
 use serde_json::Value;
@@ -22,7 +22,7 @@ use super::explain::unanswered;
 use super::rounds::VISIT_FIRST;
 use super::turns::{Ask, Turns};
 use crate::failure::{Failure, excerpt};
-use crate::http::{BROKEN_OFF, Fate, MAX_BODY, called_tool};
+use crate::http::{BROKEN_OFF, Fate, MAX_BODY, Once, called_tool};
 use crate::sse::SseError;
 use crate::stdio::{MAX_LINE, OVERSIZED};
 use crate::tap::Signals;
@@ -203,7 +203,10 @@ impl Link {
 
     /// Sends a request at once.
     pub(super) async fn send_now(&self, ask: Ask<'_>) -> Result<ServerResult, AskError> {
-        let Ask { request, limits: (limit, total), told, asked, meta } = ask;
+        let Ask { mut request, limits: (limit, total), told, asked, meta } = ask;
+        if told.tries_again() {
+            request.extensions_mut().insert(Once);
+        }
         let tool = called_tool(&request).map(str::to_owned);
         let Some(_asking) = self.signals.ask() else {
             let trouble = self.signals.trouble();

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lf_core::policy::Labels;
 use lf_core::project::Generation;
 use lf_core::tool::{Approval, Hints, Tool, ToolRef};
 use lf_core::{McpServer, visible};
@@ -174,6 +175,7 @@ impl<'a> Pages<'a> {
         self.listed.insert(name.to_owned());
         let name: Arc<str> = name.into();
         let hints = Hints::of(tool);
+        let labels = Labels::told(tool);
         let approval = self.server.tools.approval(&name, hints);
         if !self.server.tools.permits(&name) || approval == Approval::Deny {
             return;
@@ -212,10 +214,13 @@ impl<'a> Pages<'a> {
         if let Some(shown) = shown {
             tool.shown_name = shown;
         }
-        let rule = self.server.retry.as_ref();
-        tool.repeatable = hints.repeatable() || rule.is_some_and(|rule| rule.safe.permits(&tool.id.name));
-        tool.retries = rule.map(|rule| rule.retries.clone());
+        let (retries, is_safe) =
+            self.server.retry.as_ref().map_or((None, false), |rule| rule.of(&tool.id.name));
+        tool.repeatable = hints.repeatable() || is_safe;
+        tool.retries = retries.cloned();
         tool.approval = approval;
+        tool.hints = hints;
+        tool.labels = labels;
         self.tools.push(tool);
     }
 

@@ -100,7 +100,9 @@ impl Link {
             let left = end.saturating_duration_since(Instant::now());
             match self.send_now(Ask { limits: (limit, left), ..ask.clone() }).await {
                 Err(AskError::TurnedAway { after: Some(pause), .. })
-                    if turned_away < MAX_TURNED_AWAY && Instant::now() + pause < end =>
+                    if !ask.told.tries_again()
+                        && turned_away < MAX_TURNED_AWAY
+                        && Instant::now() + pause < end =>
                 {
                     turned_away += 1;
                     sleep(pause).await;

@@ -8,7 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage, ServerResult};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, GetExtensions as _, JsonRpcMessage, ServerJsonRpcMessage,
+    ServerResult,
+};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::Value;
 
@@ -91,6 +94,10 @@ impl Repeatable {
     }
 }
 
+/// Goes with a request that its caller makes again, and the transport does not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Once;
+
 /// The pauses that one request has left.
 pub(super) struct Again {
     connects: Copied<Iter<'static, Duration>>,
@@ -105,6 +112,7 @@ impl Again {
             JsonRpcMessage::Request(request) => Some(&request.request),
             _ => None,
         };
+        let request = request.filter(|request| request.extensions().get::<Once>().is_none());
         let is_sent_again =
             request.is_some_and(|request| !matches!(request, ClientRequest::InitializeRequest(_)));
         let changes_nothing = request.is_some_and(|request| match called_tool(request) {

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use lf_core::project::HttpServer;
+use lf_core::tool::Attendant;
+use serde_json::Map;
 use tokio::sync::mpsc;
 
 use super::http_peer::{Ending, Peer, Reply, Request, answer, modern_answer};
@@ -207,6 +209,42 @@ async fn a_burst_of_server_errors_is_sat_out_by_what_changes_nothing_and_by_noth
         lost(&failed, "out of order");
         assert_eq!((peer.count("tools/call"), peer.count("initialize")), (4, 1));
     }
+}
+
+/// Makes its calls again itself.
+struct Persistent;
+
+impl Attendant for Persistent {
+    fn progress(&self, _: ToolProgress) {}
+
+    fn tries_again(&self) -> bool {
+        true
+    }
+}
+
+/// 30, 31
+#[tokio::test]
+async fn a_call_that_its_caller_makes_again_is_sent_once() {
+    let tool = ToolRef { server: NAME.into(), name: "read".into() };
+    let peer = failing(503, 2).await;
+    let pool = pool();
+    let calling = tools(&pool, http(&peer.url));
+    list(&calling).await;
+    for sent in [1, 2] {
+        lost(&calling.call(&tool, &Map::new(), &Persistent).await.unwrap_err(), "answered 503");
+        assert_eq!(peer.count("tools/call"), sent);
+    }
+    assert_eq!(text(calling.call(&tool, &Map::new(), &Persistent).await), "called");
+
+    let peer = self::peer(|_| Reply::new(429, "text/plain", "").with("retry-after", "1")).await;
+    let calling = tools(&pool, http(&peer.url));
+    list(&calling).await;
+    let tool = ToolRef { name: "echo".into(), ..tool };
+    let refused = calling.call(&tool, &Map::new(), &Persistent).await.unwrap_err();
+    assert!(
+        matches!(refused, ToolError::RateLimited { retry_after: Some(pause), .. } if pause.as_secs() == 1)
+    );
+    assert_eq!(peer.count("tools/call"), 1);
 }
 
 /// 31: the backoff of the session is the circuit.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::disk;
-use super::projects::{Mark, mark};
+use super::reader::{Mark, mark};
 
 pub(super) struct Approvals {
     data_dir: PathBuf,

@@ -83,3 +83,40 @@ pub(super) fn lock(data_dir: &Path) -> io::Result<File> {
     file.lock()?;
     Ok(file)
 }
+
+/// Removes what writers left behind that were cut off. Nobody writes meanwhile who holds the [`lock`], as all do.
+pub(super) fn tidy(data_dir: &Path, projects: &[PathBuf]) -> io::Result<()> {
+    let _lock = lock(data_dir)?;
+    for directory in projects.iter().map(PathBuf::as_path).chain([data_dir]) {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let is_ours = name.starts_with(".llamafarm.") || name.starts_with(".approvals.json.");
+            if is_ours && name.ends_with(".tmp") {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_crash_left_is_removed_and_nothing_else() {
+        let home = tempfile::tempdir().unwrap();
+        let project = home.path().join("projects/ns/one");
+        std::fs::create_dir_all(&project).unwrap();
+        let left = [".llamafarm.yaml.1-2.tmp", ".llamafarm.yaml.bak.1-2.tmp"].map(|name| project.join(name));
+        let others = ["llamafarm.yaml", "llamafarm.yaml.bak", ".env", "x.tmp"].map(|name| project.join(name));
+        left.iter().chain(&others).for_each(|path| std::fs::write(path, "").unwrap());
+        std::fs::write(home.path().join(".approvals.json.3.tmp"), "").unwrap();
+        tidy(home.path(), std::slice::from_ref(&project)).unwrap();
+        assert_eq!(std::fs::read_dir(&project).unwrap().count(), others.len());
+        assert!(
+            others.iter().all(|path| path.exists()) && !home.path().join(".approvals.json.3.tmp").exists()
+        );
+    }
+}

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use lf_config::{Diagnostic, Rejected, Severity, Source, Variables};
+use lf_config::{Diagnostic, Rejected, Source, Variables};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::disk;
-use super::projects::Reader;
+use super::reader::Reader;
 
 /// A project as its file is.
 pub struct StoredProject {
@@ -63,7 +63,7 @@ impl Reader {
                 let of = directory.parent()?.file_name()?.to_str()?;
                 self.show(of, name).ok()
             })
-            .chain(self.main.iter().filter_map(|main| self.show(&main.namespace, &main.name).ok()))
+            .chain(self.main().iter().filter_map(|main| self.show(&main.namespace, &main.name).ok()))
             .filter(|project| namespace.is_none_or(|namespace| namespace == project.namespace))
             .collect();
         found.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
@@ -74,11 +74,14 @@ impl Reader {
     pub(super) fn show(&self, namespace: &str, name: &str) -> Outcome<StoredProject> {
         let full = format!("{namespace}/{name}");
         let unknown = || EditRefusal::NotFound(full.clone());
-        let directory = match self.is_main(namespace, name) {
-            Some(main) => main.root.clone(),
-            None => disk::place(&self.data_dir, namespace, name).ok_or_else(unknown)?,
+        let (directory, path) = match self.is_main(namespace, name) {
+            Some(main) => (main.root.clone(), self.main_file().or_else(|| disk::file_in(&main.root))),
+            None => {
+                let directory = disk::place(&self.data_dir, namespace, name).ok_or_else(unknown)?;
+                (directory.clone(), disk::file_in(&directory))
+            }
         };
-        let path = disk::file_in(&directory).ok_or_else(unknown)?;
+        let path = path.ok_or_else(unknown)?;
         let source = read(&path)?;
         let mut config = lf_config::stored(&source).unwrap_or_default();
         lf_config::mask(&mut config);
@@ -188,7 +191,7 @@ impl Reader {
         }
         disk::write(path, text)?;
         // takes down what the project no longer has
-        if let Some(Err(error)) = self.read(directory) {
+        if let Some(Err(error)) = self.read_written(directory) {
             tracing::warn!(error, "a project was written and cannot be loaded");
         }
         Ok(())
@@ -277,13 +280,9 @@ impl From<Rejected> for EditRefusal {
     }
 }
 
-fn diagnostic(one: &Diagnostic) -> Value {
+pub(crate) fn diagnostic(one: &Diagnostic) -> Value {
     json!({
-        "severity": match one.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-            Severity::Note => "note",
-        },
+        "severity": one.severity.name(),
         "message": one.message,
         "line": one.position.map(|position| position.line),
         "column": one.position.map(|position| position.column),

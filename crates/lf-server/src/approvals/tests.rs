@@ -1,3 +1,6 @@
+use lf_core::ToolRef;
+use lf_core::policy::Labels;
+use lf_core::tool::Hints;
 use serde_json::json;
 
 use super::*;
@@ -10,7 +13,7 @@ fn ask(id: &str) -> Ask {
         rest: Map::new(),
     };
     let tool = ToolRef { server: "disk".into(), name: "write".into() };
-    Ask { id: id.to_owned(), call, tool, decision: None }
+    Ask { id: id.to_owned(), call, tool, why: None, decision: None }
 }
 
 fn about(project: &str) -> About {
@@ -59,8 +62,18 @@ async fn what_a_turn_left_is_named_in_its_words_and_taken_once_and_only_in_its_p
     let decisions: Vec<bool> = left.waiting().asks.iter().map(|ask| ask.decision.is_some()).collect();
     assert_eq!(decisions, [false, true]);
     let quicker = approvals.left("apr_2", "a/b").expect("it waits");
-    assert_eq!([approvals.take(&quicker), approvals.take(&left)], [true, false], "nothing runs twice");
+    let taken = approvals.take(&quicker).expect("it is there");
+    assert_eq!(taken.asks.iter().filter(|ask| ask.decision.is_some()).count(), 1, "with what was decided");
+    assert_eq!(approvals.take(&left), None, "nothing runs twice");
     assert!(approvals.left("apr_1", "a/b").is_none() && approvals.pending().is_empty());
+}
+
+struct Says(Approval);
+
+impl Check for Says {
+    fn check(&self, _: &Asked<'_>, _: std::time::Instant) -> Judgement {
+        Judgement { verdict: self.0, why: "so".to_owned() }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,9 +81,16 @@ async fn a_call_of_no_turn_waits_for_a_yes_and_silence_is_a_no() {
     let approvals = CallApprovals::new();
     let tool = ask("x").tool;
     let arguments = json!({"a": 1}).as_object().cloned().expect("an object");
-    let run = |approval| approvals.may_run(approval, &tool, &arguments, "a/b".to_owned());
-    assert!(run(Approval::Auto).await.is_ok());
-    assert!(matches!(run(Approval::Deny).await, Err(No::Tool)));
+    let facts = || Facts::alone(tool.clone(), Hints::default(), Labels::default());
+    let about = || About { project: "a/b".to_owned(), model: None, turn: None, conversation: None };
+    let says = [Approval::Auto, Approval::Ask, Approval::Deny].map(Says);
+    let run = |approval: Approval| {
+        let says = says.iter().find(|says| says.0 == approval).expect("one of them");
+        approvals.may_run(says, (facts(), &arguments), about())
+    };
+    assert!(run(Approval::Auto).await.is_ok_and(|facts| !facts.is_approved));
+    let Err(No::Said(text)) = run(Approval::Deny).await else { panic!() };
+    assert!(text.contains("was not run: so"), "{text}");
     let Err(No::Said(text)) = run(Approval::Ask).await else { panic!() };
     assert!(text.contains("nobody approved this call in time"), "{text}");
     let (may, outcome) = tokio::join!(run(Approval::Ask), async {
@@ -78,5 +98,41 @@ async fn a_call_of_no_turn_waits_for_a_yes_and_silence_is_a_no() {
         let id = approvals.pending()[0].ask.id.clone();
         approvals.decide(&id, yes()).await
     });
-    assert!(may.is_ok() && outcome == Outcome::Taken);
+    assert!(may.is_ok_and(|facts| facts.is_approved) && outcome == Outcome::Taken);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_asks_of_a_round_may_be_decided_at_once() {
+    let approvals = CallApprovals::new();
+    let asks: Vec<Ask> = (0..50).map(|at| ask(&format!("apr_{at}"))).collect();
+    let mut opened = approvals.open(asks.iter(), &about("a/b"), ALONE);
+    let decided = asks.iter().map(|ask| approvals.decide(&ask.id, yes()));
+    let decided = futures_util::future::join_all(decided);
+    let taking = async {
+        for _ in &asks {
+            opened.next().await.kept();
+        }
+    };
+    let (outcomes, ()) = tokio::join!(decided, taking);
+    assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Taken), "{outcomes:?}");
+}
+
+#[tokio::test]
+async fn what_a_later_turn_has_taken_is_not_decided_behind_its_back() {
+    let approvals = CallApprovals::new();
+    let waiting = Waiting { calls: vec![ask("apr_1").call], asks: vec![ask("apr_1")] };
+    approvals.leave(waiting, about("a/b"));
+    let left = approvals.left("apr_1", "a/b").expect("it waits");
+    assert!(approvals.take(&left).is_some());
+    // as if it had been looked up before it was taken
+    approvals.left.insert("apr_1".to_owned(), left);
+    assert_eq!(approvals.decide("apr_1", yes()).await, Outcome::Unknown);
+}
+
+#[test]
+fn who_is_told_of_long_arguments_is_told_that_there_is_more() {
+    let mut ask = ask("apr_1");
+    ask.call.arguments = Arguments::parse(format!(r#"{{"note": "{}", "path": "/etc"}}"#, "x".repeat(600)));
+    let told = words([ask].iter());
+    assert!(told.contains("characters more)") && told.contains("GET /v1/approvals/"), "{told}");
 }

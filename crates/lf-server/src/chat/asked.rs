@@ -66,6 +66,7 @@ fn prompt_message(role: Role, text: String, call_id: Option<String>) -> Message 
             content,
             is_error: false,
             rest: Map::new(),
+            ran: None,
         }),
     }
 }

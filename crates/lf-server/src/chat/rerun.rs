@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use futures_core::Stream;
+use lf_core::tool::Hints;
 use lf_core::turn::cassette::Cassette;
 use lf_core::turn::{Course, Setup};
-use lf_core::{ChatEvent, ModelRequest, Project, ToolSource};
+use lf_core::{Catalogue, ChatEvent, Model, ModelRequest, Project, Tool, ToolSet, ToolSource};
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
+use serde_json::Value;
 
 use super::{With, parameters, text_formats};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::rules::{Check, Recorded};
 
 /// Who runs the calls of a turn that is made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,11 +43,12 @@ impl App {
     ) -> Result<impl Stream<Item = ChatEvent> + Send + 'static + use<>, Refusal> {
         let (project, model) = self.find_model(scope, Some(model)).await?;
         let provider = lf_models::provider(&model, &self.client, Otherwise::Nobody)?;
-        let tools: Arc<dyn ToolSource> = match calls {
-            Calls::Recorded => Arc::new(RecordedTools::of(cassette.clone())),
-            Calls::Run => self.tools_of(&project, &model),
+        let check: Arc<dyn Check> = match calls {
+            Calls::Recorded => Arc::new(Recorded),
+            Calls::Run => self.check_of(&project, &model),
         };
         let recorded = &cassette.setup;
+        let (tools, set) = self.tools_again(&project, &model, cassette, calls).await;
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
             model: model.name.clone(),
@@ -52,15 +56,14 @@ impl App {
                 parameters: parameters(&model, recorded.request.parameters.clone()),
                 ..recorded.request.clone()
             },
-            tools: match calls {
-                Calls::Recorded => recorded.tools.clone().as_recorded(),
-                Calls::Run => recorded.tools.clone(),
-            },
+            tools: set,
             strategy: model.strategy,
             text_formats: text_formats(&model),
             limits: model.limits.clone(),
             calls_left: recorded.calls_left,
             always: Vec::new(),
+            judged: calls == Calls::Run && !project.policy.is_empty(),
+            seen: recorded.seen,
             waiting: None,
         };
         let journal = self.recording(&project, &setup, with.recording);
@@ -77,6 +80,7 @@ impl App {
         let drive_with = Drive {
             upstreams: Upstreams::new(upstream, Vec::new(), self.circuits.clone()),
             tools,
+            check,
             turn_timeout,
             person: with.person,
             approving,
@@ -86,4 +90,46 @@ impl App {
         };
         Ok(drive(course, events, drive_with))
     }
+
+    /// Who runs the calls, and the tools as the model is shown them.
+    async fn tools_again(
+        &self,
+        project: &Project,
+        model: &Model,
+        cassette: &Arc<Cassette>,
+        calls: Calls,
+    ) -> (Arc<dyn ToolSource>, ToolSet) {
+        let recorded = cassette.setup.tools.clone();
+        match calls {
+            Calls::Recorded => {
+                (Arc::new(RecordedTools::of(cassette.clone())), recorded.with_tools(Tool::as_recorded))
+            }
+            Calls::Run => {
+                let tools = self.tools_of(project, model);
+                let listed = tools.list(&model.servers).await;
+                (tools, recorded.with_tools(|tool| as_the_file_says(tool, project, &listed)))
+            }
+        }
+    }
 }
+
+/// A recorded tool that is to be run: whether it asks before, and may run twice, is for the project to say and not for the
+/// cassette.
+fn as_the_file_says(mut tool: Tool, project: &Project, listed: &Catalogue) -> Tool {
+    if let Some(now) = listed.tools.iter().find(|now| now.id == tool.id) {
+        (tool.approval, tool.repeatable, tool.retries) = (now.approval, now.repeatable, now.retries.clone());
+        (tool.hints, tool.labels) = (now.hints, now.labels.and(project.policy.labels_of(&tool.id)));
+        return tool;
+    }
+    // one that is not listed is as dangerous as one that says nothing of itself
+    let server = project.servers.get(&*tool.id.server).and_then(|server| server.as_ref().ok());
+    tool.approval = server
+        .map(|server| server.tools.approval(&tool.id.name, Hints::of(&Value::Null)))
+        .unwrap_or_default();
+    (tool.repeatable, tool.retries) = (false, None);
+    (tool.hints, tool.labels) = (Hints::of(&Value::Null), project.policy.labels_of(&tool.id));
+    tool
+}
+
+#[cfg(test)]
+mod tests;

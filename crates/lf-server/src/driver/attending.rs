@@ -97,8 +97,9 @@ impl Attending {
         Self { reports, person, clock, party: PARTIES.fetch_add(1, Ordering::Relaxed) }
     }
 
-    pub(super) fn call(&self, call_id: &str) -> OneCall {
-        OneCall { turn: self.clone(), call_id: call_id.to_owned() }
+    /// `tries_again` where the turn itself makes this call again when it fails.
+    pub(super) fn call(&self, call_id: &str, tries_again: bool) -> OneCall {
+        OneCall { turn: self.clone(), call_id: call_id.to_owned(), tries_again }
     }
 }
 
@@ -106,6 +107,7 @@ impl Attending {
 pub(super) struct OneCall {
     turn: Attending,
     call_id: String,
+    tries_again: bool,
 }
 
 impl Attendant for OneCall {
@@ -126,6 +128,10 @@ impl Attendant for OneCall {
     fn note(&self, note: String) {
         // as many as fit: a server that asks that much is told about often enough
         let _ = self.turn.reports.try_send(ChatEvent::Notice(note));
+    }
+
+    fn tries_again(&self) -> bool {
+        self.tries_again
     }
 
     fn party(&self) -> Option<u64> {

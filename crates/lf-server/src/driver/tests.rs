@@ -8,7 +8,7 @@ use lf_core::tool::{Attendant, BoxFuture, Catalogue, Retries, Tool, ToolContent,
 use lf_core::tool_set::empty_schema;
 use lf_core::turn::{Resume, Setup};
 use lf_core::{
-    Arguments, DeltaStream, FinishReason, Message, ModelDelta, ModelProvider, ModelRequest, ToolSet,
+    Arguments, DeltaStream, FinishReason, Message, ModelDelta, ModelProvider, ModelRequest, ToolRef, ToolSet,
 };
 use serde_json::{Map, Value};
 use tokio::sync::Barrier;
@@ -184,6 +184,7 @@ fn prepared(
             attendance: Attendance::Nobody,
             wait: Duration::from_secs(300),
         },
+        check: Arc::new(rules::Recorded),
         turn_timeout,
         journal: None,
         stop: None,

@@ -106,7 +106,13 @@ impl Merged<'_> {
         let items: Vec<(String, Value)> = match list {
             List::Tools | List::Prompts => {
                 let named = named(list, &listed.up);
-                named.into_iter().map(|(_, named)| (named.server, named.definition)).collect()
+                let told = named.into_iter().map(|(_, Named { server, own, mut definition })| {
+                    if list == List::Tools {
+                        self.gate.labels(&server, &own, &definition).tell(&mut definition);
+                    }
+                    (server, definition)
+                });
+                told.collect()
             }
             List::Resources | List::Templates => by_uri(list, &listed.up, &mut shadowed),
         };

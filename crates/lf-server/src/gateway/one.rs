@@ -34,7 +34,11 @@ impl One<'_> {
             "tools/list" => {
                 let mut result = self.pool.relay(&self.server, request, caller, channel).await?;
                 if let Some(Value::Array(tools)) = result.get_mut("tools") {
-                    tools.retain_mut(|tool| shown(&self.server, tool));
+                    tools.retain_mut(|tool| {
+                        let own = tool["name"].as_str().unwrap_or_default().to_owned();
+                        self.gate.labels(&self.server.name, &own, tool).tell(tool);
+                        shown(&self.server, tool)
+                    });
                 }
                 Ok(result)
             }

@@ -7,13 +7,16 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
-use lf_core::tool::{Attendant, BoxFuture, ToolContent, ToolProgress};
-use lf_core::{ChatEvent, Project, ToolOutput};
+use lf_core::policy::{Labels, OWN};
+use lf_core::tool::{Attendant, BoxFuture, Hints, ToolContent, ToolProgress};
+use lf_core::{ChatEvent, Project, ToolOutput, ToolRef};
 use lf_dialects::openai_chat::{self, LfEvents};
 use lf_mcp::endpoint::{Caller, Channel, Offer, Refused, Request, tool_result};
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, StoredProject};
+use crate::approvals::{About, No};
+use crate::rules::{Facts, Rules};
 use crate::view;
 
 const NO_PROJECT: &str = "the daemon was started in no project: name one as `project`";
@@ -34,6 +37,24 @@ impl Own {
 
     fn leave(&self) -> projects::Leave {
         projects::leave(self.asks_itself, self.loopback)
+    }
+
+    /// The rules of the project that the daemon was started in speak of these tools, too.
+    async fn may_run(&self, name: &str, arguments: &Map<String, Value>) -> Result<(), String> {
+        let Some(project) = self.app.project().filter(|project| !project.policy.is_empty()) else {
+            return Ok(());
+        };
+        let definitions = definitions(self.leave());
+        // a tool that there is not is told so
+        let Some(definition) = definitions.iter().find(|tool| tool["name"] == name) else { return Ok(()) };
+        let tool = ToolRef { server: OWN.into(), name: name.into() };
+        let facts = Facts::alone(tool, Hints::of(definition), Labels::default());
+        let rules = Rules::of_own_tools(self.app.active(&project));
+        let about = About::alone(&project, None);
+        match self.app.approvals.may_run(&rules, (facts, arguments), about).await {
+            Ok(_) | Err(No::Tool) => Ok(()),
+            Err(No::Said(why)) => Err(why),
+        }
     }
 
     async fn run(
@@ -97,7 +118,7 @@ impl Own {
     /// The project that is named as `namespace/name`, or the one the daemon was started in.
     async fn project(&self, arguments: &Map<String, Value>) -> Result<Arc<Project>, String> {
         match projects::named(arguments)? {
-            None => self.app.project().cloned().ok_or_else(|| NO_PROJECT.to_owned()),
+            None => self.app.project().ok_or_else(|| NO_PROJECT.to_owned()),
             Some((namespace, name)) => {
                 self.app.find_project(&namespace, &name).await.map_err(|refusal| refusal.to_string())
             }
@@ -180,7 +201,11 @@ impl Offer for Own {
                         Some(Value::Object(arguments)) => arguments.clone(),
                         _ => Map::new(),
                     };
-                    let ran = self.run(request.param("name"), &arguments, channel).await?;
+                    let name = request.param("name");
+                    if let Err(why) = self.may_run(name, &arguments).await {
+                        return Ok(tool_result(&failed(why)));
+                    }
+                    let ran = self.run(name, &arguments, channel).await?;
                     Ok(tool_result(&ran.unwrap_or_else(failed)))
                 }
                 _ => shelf::answer(&self.app, &request).await,

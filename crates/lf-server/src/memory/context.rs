@@ -39,9 +39,9 @@ pub(super) fn window(
         room -= size;
         begin = exchange;
     }
-    // the answer to a client's own call is told apart from the call
-    let begin =
-        if matches!(said.first(), Some(Message::Tool(_))) { begin.min(last_user(kept)) } else { begin };
+    // the answer to a client's own call is told apart from the call, or was told before
+    let goes_on = said.first().is_none_or(|said| matches!(said, Message::Tool(_)));
+    let begin = if goes_on { begin.min(last_user(kept)) } else { begin };
     shown.extend(whole(kept[begin..].iter().map(|kept| &kept.message).chain(said).cloned()));
     shown
 }
@@ -96,14 +96,15 @@ fn whole(messages: impl Iterator<Item = Message>) -> Vec<Message> {
 
 /// What of a client's messages the conversation does not have yet. Some clients send what they want to say, others all
 /// that was said so far: then only what follows is new. A transcript that differs from what is kept (edited, shortened)
-/// is taken for its last words.
+/// is taken for its last words. A client that got no answer sends calls and results again, which are not said twice.
 pub(crate) fn unsaid(kept: &[Kept], mut said: Vec<Message>) -> Vec<Message> {
-    let open = pending(kept);
-    let results = said
-        .iter()
-        .position(|said| matches!(said, Message::Tool(result) if open.contains(&&*result.call_id)));
+    let open = unanswered(kept);
+    let behind = said.iter().rposition(|said| matches!(said, Message::Assistant(_))).map_or(0, |at| at + 1);
+    let results = said[behind..].iter().position(|said| has_result(open, said).is_some());
     if let Some(at) = results {
-        return said.split_off(at);
+        let mut new = said.split_off(behind + at);
+        new.retain(|said| has_result(open, said) != Some(true));
+        return new;
     }
     let known: Vec<(bool, String)> = kept.iter().filter_map(|kept| spoken(&kept.message)).collect();
     if known.is_empty() {
@@ -127,7 +128,43 @@ pub(crate) fn unsaid(kept: &[Kept], mut said: Vec<Message>) -> Vec<Message> {
     let last_answer = said.iter().rposition(|message| !matches!(message, Message::User(_)));
     match last_answer {
         Some(at) if at + 1 < said.len() => said.split_off(at + 1),
-        _ => said,
+        _ => {
+            said.retain(|said| !is_of_a_call(kept, said));
+            said
+        }
+    }
+}
+
+/// What was said since the model's last answer, which is one without calls.
+fn unanswered(kept: &[Kept]) -> &[Kept] {
+    let is_answer = |kept: &Kept| matches!(&kept.message, Message::Assistant(said) if said.calls.is_empty());
+    let answer = kept.iter().rposition(is_answer);
+    &kept[answer.map_or(0, |at| at + 1)..]
+}
+
+/// Of a result: whether its call, which is among these messages, has one already. Some upstreams use an id again and again: the
+/// last call of it is meant.
+fn has_result(kept: &[Kept], said: &Message) -> Option<bool> {
+    let Message::Tool(result) = said else { return None };
+    let at = kept.iter().rposition(|kept| calls(&kept.message, &result.call_id))?;
+    let is_same =
+        |kept: &Kept| matches!(&kept.message, Message::Tool(known) if known.call_id == result.call_id);
+    Some(kept[at..].iter().any(is_same))
+}
+
+fn calls(message: &Message, id: &str) -> bool {
+    matches!(message, Message::Assistant(said) if said.calls.iter().any(|call| call.id == id))
+}
+
+/// Whether all that it says are calls that were made, or the result of one.
+fn is_of_a_call(kept: &[Kept], said: &Message) -> bool {
+    let is_known = |id: &str| kept.iter().any(|kept| calls(&kept.message, id));
+    match said {
+        Message::Assistant(said) => {
+            !said.calls.is_empty() && said.calls.iter().all(|call| is_known(&call.id))
+        }
+        Message::Tool(result) => is_known(&result.call_id),
+        Message::System(_) | Message::User(_) => false,
     }
 }
 

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lf_core::Message;
-use lf_core::turn::Waiting;
+use lf_core::turn::{Done, Waiting};
+use lf_core::{ChatEvent, Message};
 use lf_store::{End, StoreError, TurnState};
 use tracing::{info, warn};
 
-use super::Memory;
+use super::{Memory, named};
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -22,6 +22,13 @@ pub(super) struct Ending {
     pub said: Vec<(String, Message)>,
     /// What still waits for an approval.
     pub waiting: Option<Waiting>,
+}
+
+impl Ending {
+    pub(super) fn new(turn: String, conversation: String, state: TurnState, done: Option<Done>) -> Self {
+        let (said, waiting) = done.map(|done| (done.said.to_vec(), done.waiting)).unwrap_or_default();
+        Self { turn, conversation, state, said: named(said), waiting }
+    }
 }
 
 /// No more than there were turns at the time: while nothing can be kept, none begins. What is left when the daemon ends is
@@ -82,5 +89,13 @@ impl Memory {
             owed.remove(at);
         }
         Ok(())
+    }
+}
+
+/// The last event of a turn whose end is not kept: nobody is told that all is well with it.
+pub(super) fn ended_unkept(event: ChatEvent, error: &StoreError) -> ChatEvent {
+    match event {
+        ChatEvent::Finished { .. } => ChatEvent::Failed(crate::driver::unkept(error)),
+        event => event,
     }
 }

@@ -7,16 +7,18 @@ use std::task::Poll;
 
 use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
-use lf_core::{ChatEvent, Journal as _, Message, Model, ModelError, Project, ToolRef, ToolSet};
+use lf_core::{ChatEvent, Journal as _, Model, ModelError, Project, ToolRef, ToolSet};
 use lf_models::Otherwise;
-use lf_store::{End, StoreError, TurnJournal, TurnRecord, TurnState};
+use lf_store::{Conversation, Kind, StoreError, TurnJournal, TurnRecord, TurnState};
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
 
-use super::{Memory, Running, message_id};
+use super::endings::Ending;
+use super::{Memory, Running};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
+use crate::chat::{may_use, said_of};
 use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
 
@@ -30,6 +32,8 @@ pub(super) struct Read {
     setup: Box<Setup>,
     /// Something of the present answer has been read.
     answering: bool,
+    /// Somebody has stopped it.
+    stopped: bool,
 }
 
 /// Why a turn cannot go on.
@@ -166,15 +170,23 @@ impl App {
         let Some(conversation) = memory.store.conversation(&turn.conversation).await? else {
             return Ok(None);
         };
-        let Read { mut course, mut events, entries, model, setup, answering } = read(memory, turn).await?;
+        let Read { mut course, mut events, entries, model, setup, answering, stopped } =
+            read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
         let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone()));
+        if stopped {
+            running.stop.cancel();
+        }
         let project = self.project_of(&conversation.scope).await?;
-        // a client of the whole daemon may have named it with its project
-        let own = model.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
-        let name = own.filter(|_| !project.models.contains_key(&model)).unwrap_or(&model);
-        let (project, model) = self.find_model(Some(&project), Some(name)).await?;
-        let upstreams = self.upstream(&model).map_err(Hindrance::Lasting)?;
+        let found = async |name: &str| {
+            // a client of the whole daemon may have named it with its project
+            let own = name.strip_prefix(&conversation.scope).and_then(|rest| rest.strip_prefix('/'));
+            let name = own.filter(|_| !project.models.contains_key(name)).unwrap_or(name);
+            self.find_model(Some(&project), Some(name)).await
+        };
+        let asked = found(&setup.model).await.map(|(_, asked)| asked);
+        let (project, model) = found(&model).await?;
+        let upstreams = self.upstreams(&project, &model, (asked.ok(), &setup)).map_err(Hindrance::Lasting)?;
         take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -184,14 +196,14 @@ impl App {
                 turn: Some(turn.id.clone()),
                 conversation: Some(turn.conversation.clone()),
             },
-            // whoever asked may not be there any more, and comes back
-            attendance: Attendance::Told,
+            attendance: self.attendance_of(turn, &conversation).await?,
             wait: setup.limits.approval_timeout,
         };
         let with = Drive {
             upstreams,
             approving,
             tools: self.tools_of(&project, &model),
+            check: self.check_of(&project, &model),
             turn_timeout: setup.limits.turn_timeout,
             person: None,
             journal: Some(Box::new(journal)),
@@ -201,10 +213,42 @@ impl App {
         Ok(Some(Again { running, course, events, with }))
     }
 
-    fn upstream(&self, model: &Arc<Model>) -> Result<Upstreams, ModelError> {
-        let provider = lf_models::provider(model, &self.client, Otherwise::Nobody)?;
-        let upstream = Upstream { model: model.clone(), provider, stand_in: None };
-        Ok(Upstreams::new(upstream, Vec::new(), self.circuits.clone()))
+    /// Whoever asked may not be there any more, and comes back: to a response for its items, elsewhere with more words.
+    async fn attendance_of(
+        &self,
+        turn: &TurnRecord,
+        conversation: &Conversation,
+    ) -> Result<Attendance, Hindrance> {
+        let store = &self.memory()?.store;
+        let id = format!("resp_{}", turn.id);
+        let is_response = conversation.kind == Kind::Response
+            || store.response("", &id).await?.is_some()
+            || store.response(&conversation.scope, &id).await?.is_some();
+        Ok(if is_response { Attendance::HandedOver } else { Attendance::Told })
+    }
+
+    /// The model that answers now, with the fallbacks that the turn has left: those behind it in the entry of the model
+    /// that was asked for.
+    fn upstreams(
+        &self,
+        project: &Project,
+        now: &Arc<Model>,
+        (asked, setup): (Option<Arc<Model>>, &Setup),
+    ) -> Result<Upstreams, ModelError> {
+        let others = asked.map_or_else(Vec::new, |asked| {
+            let left = match asked.fallback.iter().position(|name| *name == now.name) {
+                _ if asked.name == now.name => &asked.fallback[..],
+                Some(at) => &asked.fallback[at + 1..],
+                None => &[],
+            };
+            let tools_of = |other: &Model| setup.tools.clone().of_servers(|server| may_use(other, server));
+            let said = said_of(&asked, &setup.request.parameters);
+            self.stand_ins((project, &asked), left, &tools_of, &said)
+        });
+        let otherwise = if others.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
+        let provider = lf_models::provider(now, &self.client, otherwise)?;
+        let upstream = Upstream { model: now.clone(), provider, stand_in: None };
+        Ok(Upstreams::new(upstream, others, self.circuits.clone()))
     }
 
     /// The project of a conversation.
@@ -222,29 +266,20 @@ async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Resul
         // what cannot be read is not added to
         Err(Hindrance::Lasting(_)) => None,
     };
-    let (mut state, mut said, mut waiting) = (TurnState::Failed, Vec::new(), None);
-    if let Some(Read { mut course, mut events, entries, .. }) = read {
+    let (mut state, mut done) = (TurnState::Failed, None);
+    if let Some(Read { mut course, mut events, entries, stopped, .. }) = read {
         if !matches!(course.step(), Step::Done(_)) {
             let mut journal = memory.store.journal(turn, entries);
             note(Entry::Failed(error), &mut course, &mut events, &mut journal);
             journal.flush().await.map_err(|error| Hindrance::Passing(error.to_string()))?;
         }
         if matches!(events.last(), Some(ChatEvent::Finished { .. })) {
-            state = TurnState::Finished;
+            state = if stopped { TurnState::Cancelled } else { TurnState::Finished };
         }
-        if let Ok(done) = course.into_done() {
-            (said, waiting) = (done.said.to_vec(), done.waiting);
-        }
+        done = course.into_done().ok();
     }
-    let said: Vec<(String, Message)> = said.into_iter().map(|message| (message_id(), message)).collect();
-    let end = End {
-        turn: &turn.id,
-        conversation: &turn.conversation,
-        state,
-        said: &said,
-        waiting: waiting.as_ref(),
-    };
-    Ok(memory.store.end(end).await?)
+    let (turn, conversation) = (turn.id.clone(), turn.conversation.clone());
+    Ok(memory.keep(&Ending::new(turn, conversation, state, done)).await?)
 }
 
 fn note(entry: Entry, course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal) {
@@ -269,7 +304,8 @@ impl Read {
         let Entry::Begun(setup) = first else { return Err("its journal has no beginning".to_owned()) };
         let mut events = Vec::new();
         let course = Course::new((*setup).clone(), &mut events);
-        Ok(Self { course, events, entries: 1, model: setup.model.clone(), setup, answering: false })
+        let model = setup.model.clone();
+        Ok(Self { course, events, entries: 1, model, setup, answering: false, stopped: false })
     }
 
     pub(super) fn take(&mut self, entry: Entry) -> Result<(), String> {
@@ -277,6 +313,7 @@ impl Read {
             Entry::StoodIn(stand_in) => Some(stand_in.model.clone()),
             _ => None,
         };
+        self.stopped |= matches!(entry, Entry::Stopped);
         self.answering =
             matches!(entry, Entry::Delta(_)) || (self.answering && matches!(entry, Entry::Notice(_)));
         let taken = self.course.take(entry, &mut self.events).map_err(|error| error.to_string())?;
@@ -315,7 +352,7 @@ fn take_up(
                 _ => None,
             })
             .collect(),
-        Step::AskModel(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
+        Step::AskModel(_) | Step::Judge(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
     };
     for entry in entries {
         note(entry, course, events, journal);

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lf_core::turn::Resume;
-use lf_store::Store;
-use tokio::time::timeout;
+use lf_store::{Store, StoreError};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
 use super::ago;
@@ -21,7 +21,7 @@ const STORED: i64 = 256 * 1024 * 1024;
 const STORED_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A larger one is kept in memory only.
 const LARGEST: usize = 16 * 1024 * 1024;
-/// A client that waits for the end of its answer is not held up longer by a store that is slow.
+/// A client that waits for the end of its answer, or for its beginning, is not held up longer by a store that is slow.
 const STORE_WAIT: Duration = Duration::from_secs(2);
 /// So many are kept between two looks for old ones.
 const LOOK_EVERY: usize = 64;
@@ -59,7 +59,7 @@ impl Resumes {
             if self.kept.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {
                 store.trim_remembered(ago(STORED_FOR), STORED).await?;
             }
-            Ok::<_, lf_store::StoreError>(())
+            Ok::<_, StoreError>(())
         };
         match timeout(STORE_WAIT, kept).await {
             Ok(Ok(())) => {}
@@ -69,20 +69,48 @@ impl Resumes {
     }
 
     /// What is known about these ids.
-    pub(crate) async fn find(&self, mut ids: Vec<String>) -> HashMap<String, Arc<Resume>> {
+    pub(crate) async fn find(&self, ids: Vec<String>) -> HashMap<String, Arc<Resume>> {
+        let look = |id: String| async move {
+            match &self.store {
+                Some(store) => store.remembered(&id).await,
+                None => Ok(None),
+            }
+        };
+        self.find_with(ids, look).await
+    }
+
+    async fn find_with<F>(
+        &self,
+        mut ids: Vec<String>,
+        look: impl Fn(String) -> F,
+    ) -> HashMap<String, Arc<Resume>>
+    where
+        F: Future<Output = Result<Option<Resume>, StoreError>>,
+    {
         ids.retain(|id| may_be_ours(id));
         let mut known = HashMap::with_capacity(ids.len());
-        let mut looked = 0;
+        let (mut looked, until) = (0, Instant::now() + STORE_WAIT);
         for id in ids.into_iter().rev() {
             if known.contains_key(&id) {
                 continue;
             }
             if let Some(resume) = self.near.get(&id) {
                 known.insert(id, resume);
-            } else if let Some(store) = self.store.as_ref().filter(|_| looked < LOOKED_FOR) {
+            } else if looked < LOOKED_FOR {
                 looked += 1;
-                let Some(resume) = look(store, &id).await else { continue };
-                let resume = Arc::new(resume);
+                let resume = match timeout_at(until, look(id)).await {
+                    Ok(Ok(Some(resume))) => Arc::new(resume),
+                    Ok(Ok(None)) => continue,
+                    Ok(Err(error)) => {
+                        warn!(%error, "a client's call cannot be looked up");
+                        continue;
+                    }
+                    Err(_) => {
+                        warn!("the store is slow: calls of a client cannot be looked up");
+                        looked = LOOKED_FOR;
+                        continue;
+                    }
+                };
                 self.put_near(&resume);
                 // all of one turn lead to the same value
                 known.extend(resume.ids.iter().map(|id| (id.clone(), resume.clone())));
@@ -94,20 +122,6 @@ impl Resumes {
     fn put_near(&self, resume: &Arc<Resume>) {
         for id in &resume.ids {
             self.near.insert(id.clone(), resume.clone());
-        }
-    }
-}
-
-async fn look(store: &Store, id: &str) -> Option<Resume> {
-    match timeout(STORE_WAIT, store.remembered(id)).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => {
-            warn!(%error, "a client's call cannot be looked up");
-            None
-        }
-        Err(_) => {
-            warn!("the store is slow: a client's call cannot be looked up");
-            None
         }
     }
 }

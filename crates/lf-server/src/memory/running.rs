@@ -7,7 +7,7 @@ use async_stream::stream;
 use futures_core::Stream;
 use lf_core::ChatEvent;
 use lf_store::TurnState;
-use tokio::sync::watch;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Memory;
@@ -156,5 +156,27 @@ impl Running {
                 }
             }
         }
+    }
+}
+
+/// With it the task of a turn ends, however it does: nobody waits for more.
+pub(super) struct Over {
+    memory: Arc<Memory>,
+    running: Arc<Running>,
+    _guard: OwnedMutexGuard<()>,
+}
+
+impl Over {
+    pub(super) fn new(memory: Arc<Memory>, running: Arc<Running>, guard: OwnedMutexGuard<()>) -> Self {
+        Self { memory, running, _guard: guard }
+    }
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let mut all = self.memory.running.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.running.turn);
+        drop(all);
+        self.running.over();
     }
 }

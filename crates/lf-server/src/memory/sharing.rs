@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::Memory;
+use super::approving::Asks;
 use crate::app::App;
 
 /// How often a daemon says that it lives: several times in each lease, so that a slow answer does not cost its turns.
@@ -27,12 +28,14 @@ struct Pulse {
     beat_at: Instant,
     /// Why it was not heard the last time.
     trouble: Option<String>,
+    asks: Asks,
 }
 
 impl App {
     /// Lives among other daemons, until the memory is drained.
     pub(super) async fn share(self: Arc<Self>, memory: Arc<Memory>) {
-        let mut pulse = Pulse { alive: Instant::now(), beat_at: Instant::now(), trouble: None };
+        let mut pulse =
+            Pulse { alive: Instant::now(), beat_at: Instant::now(), trouble: None, asks: Asks::default() };
         loop {
             let living = async {
                 self.live(&memory, &mut pulse).await;
@@ -74,12 +77,16 @@ impl App {
             }
             pulse.trouble = beaten.err();
         }
+        // a store that does not answer is told of by the next beat, which must not be late
+        let soon = limit.min(Instant::now() + BEAT);
         if pulse.trouble.is_none() && memory.runs_any() {
-            // a store that does not answer is told of by the next beat
-            let _ = timeout_at(limit, memory.stop_what_is_to_stop()).await;
+            let _ = timeout_at(soon, memory.stop_what_is_to_stop()).await;
         }
         if pulse.trouble.is_none() && (beats || self.making.any()) {
-            let _ = timeout_at(limit, self.attend_responses(memory)).await;
+            let _ = timeout_at(soon, self.attend_responses(memory)).await;
+        }
+        if pulse.trouble.is_none() {
+            let _ = timeout_at(soon, self.attend_asks(memory, &mut pulse.asks)).await;
         }
     }
 

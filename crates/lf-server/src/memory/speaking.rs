@@ -12,8 +12,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{Memory, unkept};
 use crate::app::Refusal;
 
-/// Turns that wait for their turn to speak in one conversation, and for how long: two turns of the default limit.
+/// Turns that wait for their turn to speak in one conversation.
 pub(super) const WAITING: usize = 256;
+/// How long whoever is no client waits for that: two turns of the default limit.
 pub(super) const SPEAK_WAIT: Duration = Duration::from_secs(600);
 /// Between two looks whether a turn of another daemon is over.
 const PAUSES: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(400)];
@@ -23,17 +24,27 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(
 pub(super) struct Order(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Memory {
-    /// Waits until it is this caller's turn to speak, among those of this daemon.
-    pub(crate) async fn turn_to_speak(&self, conversation: &str) -> OwnedMutexGuard<()> {
-        self.line(conversation).lock_owned().await
+    /// Waits until it is this caller's turn to speak, among those of this daemon; 10 min at most.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`]
+    pub(crate) async fn turn_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
+        let until = Instant::now() + SPEAK_WAIT;
+        timeout_at(until, self.line(conversation).lock_owned())
+            .await
+            .map_err(|_| busy(conversation, format!("was busy for {SPEAK_WAIT:?}")))
     }
 
-    /// The same for a client, which does not wait for ever, among those of all daemons. What is owed to the conversation
+    /// The same for a client, which waits no longer than this, among those of all daemons. What is owed to the conversation
     /// is kept by then.
     ///
     /// # Errors
     /// [`Refusal::Busy`] where too many wait, or it takes too long.
-    pub(crate) async fn next_to_speak(&self, conversation: &str) -> Result<OwnedMutexGuard<()>, Refusal> {
+    pub(crate) async fn next_to_speak(
+        &self,
+        conversation: &str,
+        longest: Duration,
+    ) -> Result<OwnedMutexGuard<()>, Refusal> {
         let unkept = |error: StoreError| unkept(&error);
         let mut line = self.line(conversation);
         // this one, and the one that speaks
@@ -41,9 +52,14 @@ impl Memory {
         if waiting >= WAITING {
             return Err(busy(conversation, format!("has {waiting} messages waiting")));
         }
-        let until = Instant::now() + SPEAK_WAIT;
-        let late = || busy(conversation, format!("was busy for {SPEAK_WAIT:?}"));
-        let [mut pause, longest] = PAUSES;
+        let until = Instant::now() + longest;
+        let late = || {
+            busy(
+                conversation,
+                format!("was busy with other messages for {longest:?} (`limits.queue_timeout`)"),
+            )
+        };
+        let [mut pause, longest_pause] = PAUSES;
         loop {
             let guard = timeout_at(until, line.lock_owned()).await.map_err(|_| late())?;
             self.settle(Some(conversation)).await.map_err(unkept)?;
@@ -59,7 +75,7 @@ impl Memory {
             line = OwnedMutexGuard::mutex(&guard).clone();
             drop(guard);
             sleep(pause).await;
-            pause = (pause * 2).min(longest);
+            pause = (pause * 2).min(longest_pause);
         }
     }
 

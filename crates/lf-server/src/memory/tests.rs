@@ -8,20 +8,23 @@ use indexmap::IndexMap;
 use lf_core::message::{Arguments, Prose, ToolCall};
 use lf_core::model::{FinishReason, ModelRequest};
 use lf_core::project::Provider;
-use lf_core::turn::{Setup, check_answers};
-use lf_core::{DeltaStream, Model, ModelDelta, ModelProvider, ToolSet};
+use lf_core::tool::{Approval, Catalogue, Tool};
+use lf_core::turn::{Ask, Decision, Setup, Verdict, Waiting, check_answers};
+use lf_core::{DeltaStream, Model, ModelDelta, ModelProvider, ToolRef, ToolSet};
 use lf_mcp::{PoolOptions, SessionPool};
-use lf_store::Kind;
-use serde_json::Map;
+use lf_store::{End, Kind};
+use serde_json::{Map, json};
 use tokio::time::{Instant, sleep};
 
-use super::speaking::{SPEAK_WAIT, WAITING};
+use super::speaking::WAITING;
 use super::*;
 use crate::app::Parts;
-use crate::approvals::CallApprovals;
+use crate::approvals::{CallApprovals, Outcome};
 use crate::failover::{Upstream, Upstreams};
 
 const LIMIT: Duration = Duration::from_secs(30);
+/// A client's patience with the messages before its own.
+const WAIT: Duration = Duration::from_secs(90);
 
 /// A daemon without HTTP: the project `default/demo` with the models `demo`, and `hang`, which never answers.
 struct Bench {
@@ -44,6 +47,7 @@ fn project(name: &str, models: impl IntoIterator<Item = Model>) -> Project {
         models,
         prompts: IndexMap::new(),
         storage: Ok(Default::default()),
+        policy: lf_core::policy::Policy::default(),
     }
 }
 
@@ -65,11 +69,11 @@ impl Bench {
         let now = broken.clone();
         let pool = SessionPool::new(PoolOptions::new(Vec::new(), PathBuf::from("lf")));
         let app = App::new(Parts {
-            project: Some(project("demo", [demo(), hang])),
+            project: Some(project("demo", [demo(), hang]).into()),
             data_dir: directory.path().to_owned(),
             loader: Box::new(move |_: &Path| match now.load(Ordering::SeqCst) {
-                true => Err("line 1: it is no mapping".to_owned()),
-                false => Ok(project("stored", [demo()])),
+                true => Err(crate::app::Broken::new("line 1: it is no mapping")),
+                false => Ok(project("stored", [demo()]).into()),
             }),
             pool,
             timeouts: crate::Timeouts::default(),
@@ -101,7 +105,11 @@ impl Bench {
 
     /// A turn that a daemon left behind after these entries.
     async fn left(&self, turn: &str, model: &str, entries: impl IntoIterator<Item = Entry>) {
-        let setup = setup(turn, model);
+        self.left_with(setup(turn, model), entries).await;
+    }
+
+    async fn left_with(&self, setup: Setup, entries: impl IntoIterator<Item = Entry>) {
+        let turn = &setup.id.clone();
         let said = [(message_id(), user("hi"))];
         let begun = Entry::Begun(Box::new(setup));
         let begin = Begin { turn, conversation: "c", said: &said, begun: &begun, after: None };
@@ -139,7 +147,13 @@ impl Bench {
             .converse(
                 None,
                 conversation,
-                Saying { request, chosen_tools: false, calls_left: None, attendance: Attendance::Nobody },
+                Saying {
+                    request,
+                    chosen_tools: false,
+                    calls_left: None,
+                    attendance: Attendance::Nobody,
+                    recall: None,
+                },
             )
             .await
     }
@@ -168,14 +182,18 @@ fn user(text: &str) -> Message {
     Message::User(Prose { content: text.into(), ..Prose::default() })
 }
 
-/// A round with one call of a tool that is not there, and its result.
-fn round() -> Vec<Entry> {
-    let call = ToolCall {
+fn call() -> ToolCall {
+    ToolCall {
         id: "a".to_owned(),
         name: "s__pay".to_owned(),
         arguments: Arguments::from_object(Map::new()),
         rest: Map::new(),
-    };
+    }
+}
+
+/// A round with one call of a tool that is not there, and its result.
+fn round() -> Vec<Entry> {
+    let call = call();
     let finish = ModelDelta::Finish { reason: FinishReason::ToolCalls, raw: None, stop_sequence: None };
     vec![Entry::Delta(ModelDelta::Call(call)), Entry::Delta(finish), Entry::Answered, Entry::Ran]
 }
@@ -233,6 +251,60 @@ async fn a_turn_that_cannot_go_on_says_why_and_keeps_what_it_did() {
 }
 
 #[tokio::test]
+async fn a_turn_that_was_stopped_stays_so() {
+    for model in ["demo", "removed"] {
+        let bench = Bench::new().await;
+        bench.conversation("default/demo").await;
+        bench.left("t", model, [Entry::Stopped]).await;
+        bench.app.recover().await;
+        assert_eq!(bench.ends("t").await, TurnState::Cancelled, "{model}");
+    }
+}
+
+#[tokio::test]
+async fn what_waits_for_an_approval_waits_on_where_the_turn_cannot_go_on() {
+    let bench = Bench::new().await;
+    bench.conversation("default/demo").await;
+    let id = ToolRef { server: "s".into(), name: "pay".into() };
+    let mut tool = Tool::new(id, None, Arc::new(json!({"type": "object"})));
+    tool.approval = Approval::Ask;
+    let catalogue = Catalogue { tools: vec![tool], down: Vec::new() };
+    let setup = Setup { tools: ToolSet::new(&catalogue, &[], &[]), ..setup("t", "removed") };
+    let mut entries = round();
+    entries.pop();
+    entries.push(Entry::Unanswered { words: "Please approve.".to_owned() });
+    bench.left_with(setup, entries).await;
+    bench.app.recover().await;
+    assert_eq!(bench.ends("t").await, TurnState::Finished);
+    let left = bench.memory().store.waiting("c").await.unwrap().expect("it waits");
+    let calls: Vec<&str> = left.waiting.calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!((calls, left.waiting.asks.len()), (vec!["s__pay"], 1));
+}
+
+#[tokio::test]
+async fn a_decision_reaches_the_turn_that_begins_with_its_call_meanwhile() {
+    let bench = Bench::new().await;
+    bench.conversation("default/demo").await;
+    bench.left("t", "demo", []).await;
+    let tool = ToolRef { server: "s".into(), name: "pay".into() };
+    let ask = Ask { id: "apr_1".to_owned(), call: call(), tool, why: None, decision: None };
+    let waiting = Waiting { calls: vec![call()], asks: vec![ask.clone()] };
+    let ended = End { waiting: Some(&waiting), ..End::finished("t", "c", &[]) };
+    bench.memory().store.end(ended).await.unwrap();
+    // the turn that is about to begin with it speaks
+    let _guard = bench.memory().line("c").lock_owned().await;
+    let decision = Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None };
+    let begins = async {
+        let about = unattended().about;
+        let mut opened = bench.app.approvals.open([&ask].into_iter(), &about, LIMIT);
+        opened.next().await.kept();
+    };
+    let decided = async { tokio::join!(biased; bench.app.decide("apr_1", decision), begins) };
+    let (outcome, ()) = tokio::time::timeout(LIMIT, decided).await.expect("neither waits for the other");
+    assert_eq!(outcome.unwrap(), Outcome::Taken);
+}
+
+#[tokio::test]
 async fn a_turn_waits_until_its_project_can_be_read_again() {
     let bench = Bench::new().await;
     bench.conversation("default/stored").await;
@@ -276,13 +348,14 @@ async fn who_waits_to_speak_when_the_daemon_ends_is_refused() {
 async fn so_many_wait_for_their_turn_and_no_more() {
     let bench = Bench::new().await;
     let guard = bench.memory().line("c").lock_owned().await;
-    let mut waiting: Vec<_> = (0..WAITING).map(|_| Box::pin(bench.memory().next_to_speak("c"))).collect();
+    let mut waiting: Vec<_> =
+        (0..WAITING).map(|_| Box::pin(bench.memory().next_to_speak("c", WAIT))).collect();
     for waits in &mut waiting {
         assert!(waits.as_mut().now_or_never().is_none());
     }
-    let Err(Refusal::Busy(why)) = bench.memory().next_to_speak("c").await else { panic!("it is full") };
+    let Err(Refusal::Busy(why)) = bench.memory().next_to_speak("c", WAIT).await else { panic!("it is full") };
     assert!(why.contains("`c` has 256 messages waiting"), "{why}");
-    assert!(bench.memory().next_to_speak("d").await.is_ok(), "another conversation");
+    assert!(bench.memory().next_to_speak("d", WAIT).await.is_ok(), "another conversation");
     drop(guard);
     assert!(waiting.remove(0).await.is_ok());
     assert!(waiting.remove(0).await.is_ok(), "each lets the next one speak");
@@ -294,9 +367,9 @@ async fn nobody_waits_for_ever_for_his_turn() {
     let memory = Memory::new(Store::at(directory.path()).unwrap());
     let _guard = memory.line("c").lock_owned().await;
     let began = Instant::now();
-    let Err(Refusal::Busy(why)) = memory.next_to_speak("c").await else { panic!("it is never free") };
-    assert!(why.contains("was busy for 600s"), "{why}");
-    assert_eq!(began.elapsed().as_secs(), SPEAK_WAIT.as_secs());
+    let Err(Refusal::Busy(why)) = memory.next_to_speak("c", WAIT).await else { panic!("it is never free") };
+    assert!(why.contains("was busy with other messages for 90s (`limits.queue_timeout`)"), "{why}");
+    assert_eq!(began.elapsed().as_secs(), WAIT.as_secs());
 }
 
 struct Broken;
@@ -318,7 +391,8 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
     let upstream = Upstream { model: Arc::new(demo()), provider: Arc::new(Broken), stand_in: None };
     let with = Drive {
         upstreams: Upstreams::new(upstream, Vec::new(), Arc::default()),
-        tools: bench.app.tools_of(bench.app.project().unwrap(), &demo()),
+        tools: bench.app.tools_of(&bench.app.project().unwrap(), &demo()),
+        check: Arc::new(crate::rules::Recorded),
         turn_timeout,
         person: None,
         approving: unattended(),

@@ -1,6 +1,8 @@
 //! Routes that answer with a turn: `…/chat/completions`, `…/responses` and `…/messages`. One way through for all of them; what differs
 //! is how the request is read and how the events are written.
 
+mod late;
+
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::sse::Sse;
+use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
@@ -21,7 +23,7 @@ use lf_dialects::anthropic_messages;
 use lf_dialects::openai_chat::{ErrorReply, LfEvents};
 use serde_json::{Value, json};
 
-use super::faces::{Head, View};
+use super::faces::{self, Head, View};
 use super::responses::{Keeper, Way};
 use super::sessions;
 use super::{Scoped, Shared};
@@ -32,7 +34,7 @@ use crate::reply::{Caller, Face, error_reply};
 
 /// How long the first event is waited for, so that trouble before it is an HTTP status; then the stream begins anyway,
 /// because clients give up a connection that says nothing.
-const STATUS_WAIT: Duration = Duration::from_secs(10);
+pub(super) const STATUS_WAIT: Duration = Duration::from_secs(10);
 
 /// `POST …/messages/count_tokens`: an estimate, no tokenizer is asked. The model need not exist.
 pub(super) async fn count_tokens(request: Request) -> Response {
@@ -57,17 +59,25 @@ pub(super) async fn ask(State(shared): State<Shared>, Scoped(scope): Scoped, req
         Err(refusal) => return refusal,
     };
     let keeper = Keeper::new(shared.app.clone(), scope.clone(), caller.clone());
-    let asked = Asked { shared, scope, keeper, caller, headers: parts.headers };
-    let (events, head) = match asked.begin(&body).await {
+    let headers = parts.headers.clone();
+    let asked = Asked { shared, scope, keeper, caller: caller.clone(), headers: parts.headers };
+    let given = body.clone();
+    let mut begun: Begins = Box::pin(async move { asked.begin(&given).await });
+    let begun = match tokio::time::timeout(STATUS_WAIT, &mut begun).await {
+        Ok(begun) => begun,
+        Err(_) if late::is_streamed(&body) => return late::streamed(begun, caller, &headers),
+        Err(_) => begun.await,
+    };
+    let (events, head) = match begun {
         Ok(Begun::Turn(events, head)) => (events, head),
         Ok(Begun::Aside(begun)) => return Json(begun).into_response(),
         Err(error) => return error_reply(error),
     };
     let mut response = match head.view.streams() {
-        true => streamed(events, *head, &asked.caller).await,
-        false => whole(events, &head, &asked.caller).await,
+        true => streamed(events, *head, &caller).await,
+        false => whole(events, &head, &caller).await,
     };
-    sessions::echo(&asked.headers, response.headers_mut());
+    sessions::echo(&headers, response.headers_mut());
     response
 }
 
@@ -79,6 +89,9 @@ pub(super) struct Asked {
     pub caller: Caller,
     pub headers: HeaderMap,
 }
+
+/// A turn that is about to begin.
+type Begins = Pin<Box<dyn Future<Output = Result<Begun, ErrorReply>> + Send>>;
 
 /// A turn that has begun.
 pub(super) enum Begun {
@@ -101,7 +114,10 @@ impl Asked {
             View::decode(caller.face, headers, body, &item).map_err(|error| caller.unreadable(&error))?;
         let (plan, notice) = keeper.plan(&mut view).await?;
         if let View::Responses(view) = &mut view {
-            view.recall_tools(&mut request, plan.before());
+            // what a kept conversation has is known when it is this one's turn
+            if !matches!(plan.way, Way::Conversation(_)) {
+                view.recall_tools(&mut request, plan.before()).map_err(|error| caller.unreadable(&error))?;
+            }
         }
         match plan.way {
             Way::Background => return self.in_background(request, view, plan, body).await,
@@ -223,9 +239,17 @@ async fn streamed(mut events: Events, mut head: Head, caller: &Caller) -> Respon
         Ok(held) => held,
         Err(error) => return error_reply(caller.model_error(&error)),
     };
+    respond(told(held, events, &head), caller.face)
+}
+
+/// What a client of a stream is told.
+fn told(
+    held: Vec<ChatEvent>,
+    events: Events,
+    head: &Head,
+) -> impl Stream<Item = Result<Event, Infallible>> + Send + use<> {
     let mut encoder = head.encoder();
-    let keep_alive = encoder.keep_alive();
-    let told = stream! {
+    stream! {
         let mut events = stream::iter(held).chain(events);
         while let Some(event) = events.next().await {
             for told in encoder.event(&event) {
@@ -241,8 +265,11 @@ async fn streamed(mut events: Events, mut head: Head, caller: &Caller) -> Respon
         if let Some(mark) = encoder.end_mark() {
             yield Ok(mark);
         }
-    };
-    let mut response = Sse::new(told).keep_alive(keep_alive).into_response();
+    }
+}
+
+fn respond(told: impl Stream<Item = Result<Event, Infallible>> + Send + 'static, face: Face) -> Response {
+    let mut response = Sse::new(told).keep_alive(faces::keep_alive(face)).into_response();
     let headers = response.headers_mut();
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -15,20 +15,23 @@ use crate::approvals::{About, KEPT, Outcome, Pending, oldest};
 use crate::memory::unkept;
 use crate::reply::Caller;
 
-pub(super) async fn list(State(shared): State<Shared>, caller: Caller) -> Response {
-    caller.answer(pending(&shared.app).await, |pending| {
-        let data: Vec<Value> = pending.iter().map(shown).collect();
-        Json(json!({"object": "list", "data": data}))
-    })
+pub(super) async fn list(State(shared): State<Shared>) -> Response {
+    let (pending, trouble) = pending(&shared.app).await;
+    let data: Vec<Value> = pending.iter().map(shown).collect();
+    let mut list = json!({"object": "list", "data": data});
+    if let Some(refusal) = trouble {
+        list["notice"] = format!("what ended turns wait for is not listed: {refusal}").into();
+    }
+    Json(list).into_response()
 }
 
 pub(super) async fn get(State(shared): State<Shared>, Path(id): Path<String>, caller: Caller) -> Response {
-    caller.answer(pending(&shared.app).await, |pending| {
-        match pending.iter().find(|pending| pending.ask.id == id) {
-            Some(pending) => Json(shown(pending)).into_response(),
-            None => unknown(&caller, &id),
-        }
-    })
+    let (pending, trouble) = pending(&shared.app).await;
+    match (pending.iter().find(|pending| pending.ask.id == id), trouble) {
+        (Some(pending), _) => Json(shown(pending)).into_response(),
+        (None, None) => unknown(&caller, &id),
+        (None, Some(refusal)) => caller.refusal(&refusal),
+    }
 }
 
 #[derive(Deserialize)]
@@ -91,12 +94,21 @@ fn unknown(caller: &Caller, id: &str) -> Response {
     caller.refuse(StatusCode::NOT_FOUND, &what)
 }
 
-/// Everything that waits: in turns that run, after turns that ended, and calls that are of no turn.
-async fn pending(app: &App) -> Result<Vec<Pending>, Refusal> {
+/// Everything that waits: in turns that run, here and in daemons that share the store, after turns that ended, and calls
+/// that are of no turn; and why some of it is not known.
+async fn pending(app: &App) -> (Vec<Pending>, Option<Refusal>) {
     let mut pending = app.approvals.pending();
     // without memory there are no conversations in which something could wait
-    let Ok(memory) = app.memory() else { return Ok(pending) };
-    for left in memory.store.all_waiting(oldest()).await.map_err(|error| unkept(&error))? {
+    let Ok(memory) = app.memory() else { return (pending, None) };
+    match app.asks_elsewhere(memory).await {
+        Ok(elsewhere) => pending.extend(elsewhere),
+        Err(refusal) => return (pending, Some(refusal)),
+    }
+    let all = match memory.store.all_waiting(oldest()).await {
+        Ok(all) => all,
+        Err(error) => return (pending, Some(unkept(&error))),
+    };
+    for left in all {
         let created = std::time::UNIX_EPOCH
             + std::time::Duration::from_millis(u64::try_from(left.created).unwrap_or_default());
         let about = About {
@@ -109,7 +121,7 @@ async fn pending(app: &App) -> Result<Vec<Pending>, Refusal> {
         let expires = created + KEPT;
         pending.extend(asks.map(|ask| Pending { ask, about: about.clone(), created, expires }));
     }
-    Ok(pending)
+    (pending, None)
 }
 
 fn shown(pending: &Pending) -> Value {
@@ -125,6 +137,7 @@ fn shown(pending: &Pending) -> Value {
         "status": "pending",
         "server": ask.tool.server,
         "tool": ask.tool.name,
+        "why": ask.why,
         "arguments": arguments.map_or_else(|_| ask.call.arguments.raw().into(), |map| Value::Object(map.clone())),
         "project": about.project,
         "model": about.model,

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::answer::STATUS_WAIT;
 use super::messages::message;
 use super::sessions::forget;
 use super::{Shared, turns};
@@ -109,7 +110,8 @@ pub(super) async fn list(
         let store = &shared.app.memory()?.store;
         let page = Page { offset: which.offset.unwrap_or(0), limit: which.limit.unwrap_or(SHOWN).min(MOST) };
         let found = match &which.search {
-            Some(words) => store.search(&scope, words, page).await,
+            // no word has it, and neither SQLite nor Postgres takes it
+            Some(words) => store.search(&scope, &words.replace('\0', " "), page).await,
             None => store.conversations(&scope, Kind::Conversation, page).await,
         };
         found.map_err(|error| unkept(&error))
@@ -206,18 +208,25 @@ pub(super) async fn chat(
         let refusal = bad("content", "`content` is empty: say something".to_owned());
         return caller.refusal(&refusal);
     }
-    let begun = async {
+    let here = shared.clone();
+    let mut begun: turns::Begins = Box::pin(async move {
+        let shared = here;
         let conversation = find(&shared, &id).await?;
         let project = shared.app.project_of(&conversation.scope).await?;
         let words = Message::User(Prose { content: said.content.into(), ..Prose::default() });
         let request =
             ChatRequest { model: said.model, messages: vec![words], stream: true, ..ChatRequest::default() };
         let attendance = Attendance::Watched;
-        let saying = Saying { request, chosen_tools: true, calls_left: None, attendance };
+        let saying = Saying { request, chosen_tools: true, calls_left: None, attendance, recall: None };
         let running = shared.app.converse(Some(&project), &conversation, saying).await?;
-        Ok::<_, Refusal>((shared.app.memory()?, running))
+        Ok((shared.app.memory()?.clone(), running))
+    });
+    let begun = match tokio::time::timeout(STATUS_WAIT, &mut begun).await {
+        Ok(begun) => begun,
+        Err(_) if said.stream => return turns::awaited(&shared, begun),
+        Err(_) => begun.await,
     };
-    let (memory, running) = match begun.await {
+    let (memory, running) = match begun {
         Ok(begun) => begun,
         Err(refusal) => return caller.refusal(&refusal),
     };
@@ -275,7 +284,7 @@ pub(super) async fn find(shared: &Shared, id: &str) -> Result<Conversation, Refu
 /// `namespace/project` of a project that exists.
 async fn scope(shared: &Shared, named: Option<&str>) -> Result<String, Refusal> {
     let project = match named.map(|named| (named.split_once('/'), named)) {
-        None => shared.app.project().cloned().ok_or_else(|| {
+        None => shared.app.project().ok_or_else(|| {
             bad("project", "the daemon was started in no project: name one as `project`".to_owned())
         })?,
         Some((Some((namespace, name)), _)) => shared.app.find_project(namespace, name).await?,

@@ -199,13 +199,14 @@ impl Encoder {
             Self::Messages(_) | Self::Responses(_) => None,
         }
     }
+}
 
-    pub(super) fn keep_alive(&self) -> KeepAlive {
-        let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-        match self {
-            Self::Chat(_) | Self::Responses(_) => keep_alive,
-            Self::Messages(_) => keep_alive.event(Event::default().event("ping").data(r#"{"type":"ping"}"#)),
-        }
+/// Signs of life as each API has them.
+pub(super) fn keep_alive(face: Face) -> KeepAlive {
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+    match face {
+        Face::Chat | Face::Responses | Face::Own => keep_alive,
+        Face::Messages => keep_alive.event(Event::default().event("ping").data(r#"{"type":"ping"}"#)),
     }
 }
 

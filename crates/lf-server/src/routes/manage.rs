@@ -6,17 +6,21 @@ use axum::Json;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use lf_core::tool::{Hints, ToolProgress};
-use lf_core::{Project, ToolError, ToolRef, ToolSet, ToolSource as _};
+use lf_core::policy::Labels;
+use lf_core::project::Disabled;
+use lf_core::tool::{Approval, Hints, ToolProgress};
+use lf_core::{Project, ToolError, ToolRef, ToolSet};
 use lf_dialects::{anthropic_messages, openai_chat};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Here, Shared};
 use crate::app::{App, Refusal};
-use crate::approvals::No;
+use crate::approvals::{About, No};
+use crate::driver::execute_tool;
 use crate::guard::json_body;
 use crate::reply::{Caller, Face};
+use crate::rules::{Asked, Facts, Rules};
 use crate::view;
 
 /// `owned_by` of every model.
@@ -75,9 +79,7 @@ pub(super) async fn project_models(Here(project): Here, headers: HeaderMap) -> R
 }
 
 pub(super) fn main_project(app: &App) -> Result<Arc<Project>, Refusal> {
-    app.project()
-        .cloned()
-        .ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
+    app.project().ok_or_else(|| Refusal::UnknownProject("(the daemon was started in none)".to_owned()))
 }
 
 #[derive(Deserialize)]
@@ -148,8 +150,8 @@ pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> R
     run(&shared.app, &caller, &project, call).await
 }
 
-async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Response {
-    let Some(server) = project.servers.get(&call.server) else {
+async fn run(app: &App, caller: &Caller, project: &Arc<Project>, call: Execute) -> Response {
+    let Some(entry) = project.servers.get(&call.server) else {
         let known: Vec<&str> = project.servers.keys().map(String::as_str).collect();
         let what = format!(
             "Server not found: `{}` is not in `mcp.servers`, which has: {}",
@@ -158,29 +160,45 @@ async fn run(app: &App, caller: &Caller, project: &Project, call: Execute) -> Re
         );
         return caller.refuse(StatusCode::NOT_FOUND, &what);
     };
-    let tools = app.pool.tools([(call.server.clone(), server.clone())]);
+    let tools = app.pool.tools([(call.server.clone(), entry.clone())]);
+    let server = match entry {
+        Ok(server) => server,
+        Err(Disabled { reason }) => {
+            let down = ToolError::Down { server: call.server.clone(), reason: reason.clone() };
+            return caller.refuse(StatusCode::SERVICE_UNAVAILABLE, &down.to_string());
+        }
+    };
     let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
     let arguments = call.arguments.unwrap_or_default();
-    if let Ok(server) = server {
-        let listed = tools.list(std::slice::from_ref(&call.server)).await.tools;
-        let approval = listed.iter().find(|listed| listed.id == tool).map(|listed| listed.approval);
-        // a tool that is not listed is as dangerous as one that says nothing of itself
-        let approval = approval.unwrap_or_else(|| server.tools.approval(&call.tool, Hints::of(&Value::Null)));
-        let project = format!("{}/{}", project.namespace, project.name);
-        match app.approvals.may_run(approval, &tool, &arguments, project).await {
-            Ok(()) => {}
-            Err(No::Said(text)) => return caller.refuse(StatusCode::FORBIDDEN, &text),
-            Err(No::Tool) => {
-                let unknown = ToolError::UnknownTool { server: call.server.clone(), tool: call.tool.clone() };
-                return caller.refuse(StatusCode::NOT_FOUND, &unknown.to_string());
-            }
+    let rules = Rules::of(app.active(project));
+    let facts = Facts::alone(tool, Hints::default(), Labels::default()).listed_by(&tools).await;
+    let is_there =
+        server.tools.permits(&call.tool) && server.tools.approval(&call.tool, facts.hints) != Approval::Deny;
+    let permitted = match is_there {
+        true => app.approvals.may_run(&rules, (facts, &arguments), About::alone(project, None)).await,
+        false => Err(No::Tool),
+    };
+    let facts = match permitted {
+        Ok(facts) => facts,
+        Err(No::Said(text)) => return caller.refuse(StatusCode::FORBIDDEN, &text),
+        Err(No::Tool) => {
+            let unknown = ToolError::UnknownTool { server: call.server.clone(), tool: call.tool.clone() };
+            return caller.refuse(StatusCode::NOT_FOUND, &unknown.to_string());
         }
+    };
+    // the configuration may have changed while somebody was asked
+    let now = app.find_project(&project.namespace, &project.name).await;
+    if !now.is_ok_and(|now| now.servers.get(&call.server) == Some(entry)) {
+        let what = format!("MCP server `{}` is not configured as it was: ask again", call.server);
+        return caller.refuse(StatusCode::CONFLICT, &what);
     }
-    match tools.call(&tool, &arguments, &|_: ToolProgress| {}).await {
+    let asked = Asked { model: None, facts: &facts, arguments: &arguments };
+    match execute_tool(&tools, &rules, &asked, "", &|_: ToolProgress| {}).await.0 {
         Ok(output) => Json(view::output(&call.server, &call.tool, &output)).into_response(),
         Err(error) => {
             let status = match &error {
                 ToolError::UnknownTool { .. } => StatusCode::NOT_FOUND,
+                ToolError::Denied { .. } => StatusCode::FORBIDDEN,
                 ToolError::Down { .. } | ToolError::RateLimited { .. } => StatusCode::SERVICE_UNAVAILABLE,
                 ToolError::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
                 ToolError::Refused { code: -32602, .. } => StatusCode::BAD_REQUEST,

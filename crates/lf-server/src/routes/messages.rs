@@ -59,11 +59,12 @@ pub(super) async fn append(
 ) -> Response {
     let appended = async {
         let said = said(&fields)?;
-        find(&shared, &id).await?;
+        let conversation = find(&shared, &id).await?;
         let memory = shared.app.memory()?;
+        let longest = shared.app.wait_in(memory, &conversation).await;
         let named = named(vec![said.clone()]);
         for _ in 0..TRIES {
-            let _guard = memory.next_to_speak(&id).await?;
+            let _guard = memory.next_to_speak(&id, longest).await?;
             let before = memory.store.messages(&id, 0).await.map_err(|error| unkept(&error))?;
             fits(&said, &before)?;
             let after = before.last().map_or(0, |last| last.seq);

@@ -65,6 +65,7 @@ pub(super) async fn health(State(shared): State<Shared>) -> Response {
         "details": {"tasks": tasks},
     })];
     let mut status = "healthy";
+    let mut config_error = Value::Null;
     for report in reports(&shared.app) {
         let error = report.last_error();
         if error.is_some() && report.required {
@@ -76,6 +77,25 @@ pub(super) async fn health(State(shared): State<Shared>) -> Response {
             "message": error.unwrap_or(report.state.name()),
             "details": view::server(&report),
         }));
+    }
+    for one in shared.app.config_status() {
+        let error = view::config_error(&one);
+        let name = format!("{}/{}", one.active.project.namespace, one.active.project.name);
+        components.push(json!({
+            "name": format!("config:{name}"),
+            "status": if error.is_some() { "degraded" } else { "healthy" },
+            "message": match &one.refused {
+                Some(refused) => refused.broken.reason.clone(),
+                None => format!("generation {}", one.active.number),
+            },
+            "details": {"generation": one.active.number, "hash": one.active.hash},
+        }));
+        if let Some(error) = error {
+            status = "degraded";
+            if one.is_main {
+                config_error = error;
+            }
+        }
     }
     let summary: Vec<String> = components
         .iter()
@@ -89,10 +109,18 @@ pub(super) async fn health(State(shared): State<Shared>) -> Response {
         "status": status,
         "summary": summary.join(", "),
         "components": components,
+        // what is wrong with the file of the project that the daemon was started in; the last good one is active
+        "config_error": config_error,
         "seeds": [],
         "timestamp": timestamp,
     }))
     .into_response()
+}
+
+/// Which generation of the configuration is active, for each project that is loaded.
+pub(super) async fn config_status(State(shared): State<Shared>) -> Json<Value> {
+    let projects: Vec<Value> = shared.app.config_status().iter().map(view::config).collect();
+    Json(json!({"total": projects.len(), "projects": projects}))
 }
 
 /// Ready from the first accepted connection on: MCP servers and models are reached when they are needed.
@@ -109,5 +137,5 @@ pub(super) async fn readiness(State(shared): State<Shared>) -> Json<Value> {
 
 /// Those of the project that the daemon was started in.
 fn reports(app: &App) -> Vec<ServerReport> {
-    app.project().map(|project| app.servers_of(project).reports()).unwrap_or_default()
+    app.project().map(|project| app.servers_of(&project).reports()).unwrap_or_default()
 }

@@ -74,8 +74,8 @@ pub(super) async fn converse(
     };
     memory.store.create(&conversation).await.map_err(|error| unkept(&error))?;
     let attendance = Attendance::Told;
-    app.converse(scope, &conversation, Saying { request, chosen_tools: false, calls_left: None, attendance })
-        .await
+    let saying = Saying { request, chosen_tools: false, calls_left: None, attendance, recall: None };
+    app.converse(scope, &conversation, saying).await
 }
 
 /// A session is of one project: the same name in another one is another conversation.

@@ -1,7 +1,7 @@
 //! Turns of kept conversations, to watch and to stop: whoever lost the stream comes back to it, from any event.
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::conversations::at;
-use crate::app::App;
-use crate::memory::{events_of, unkept};
+use crate::app::{App, Refusal};
+use crate::memory::{Memory, Running, events_of, unkept};
 use crate::reply::Caller;
 use crate::view;
 
@@ -93,8 +93,39 @@ pub(super) fn watched(
     turn: String,
     events: impl Stream<Item = (usize, Arc<ChatEvent>)> + Send + 'static,
 ) -> Response {
-    let (app, cut) = (shared.app.clone(), shared.cut.clone());
-    let events = stream! {
+    alive(until_left(shared.clone(), turn, events))
+}
+
+/// A turn that is about to begin.
+pub(super) type Begins = Pin<Box<dyn Future<Output = Result<(Arc<Memory>, Arc<Running>), Refusal>> + Send>>;
+
+/// The same for one that takes its time to begin; why it does not begin is the only event then.
+pub(super) fn awaited(shared: &Shared, begins: Begins) -> Response {
+    let shared = shared.clone();
+    alive(stream! {
+        match begins.await {
+            Ok((memory, running)) => {
+                let turn = running.turn.clone();
+                let mut events = pin!(until_left(shared, turn, memory.watch(running, 0)));
+                while let Some(event) = events.next().await {
+                    yield event;
+                }
+            }
+            Err(refusal) => {
+                let view = json!({"event": "failed", "error": refusal.to_string()});
+                yield Ok(Event::default().event("failed").data(view.to_string()));
+            }
+        }
+    })
+}
+
+fn until_left(
+    shared: Shared,
+    turn: String,
+    events: impl Stream<Item = (usize, Arc<ChatEvent>)> + Send + 'static,
+) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    let Shared { app, cut, .. } = shared;
+    stream! {
         let mut events = pin!(events.take_until(cut.cancelled()));
         let mut ended = false;
         while let Some((number, event)) = events.next().await {
@@ -105,7 +136,10 @@ pub(super) fn watched(
         if !ended && (cut.is_cancelled() || is_left(&app, &turn).await) {
             yield Ok(sse(0, &ChatEvent::Notice(left(cut.is_cancelled()))));
         }
-    };
+    }
+}
+
+fn alive(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
     respond(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response())
 }
 

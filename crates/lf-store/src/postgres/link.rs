@@ -208,9 +208,14 @@ impl Link {
     /// Turns of one conversation begin one after the other, whichever daemons they come to.
     async fn is_next(&mut self, beginning: &Beginning) -> Result<(), Trouble> {
         self.hold(&beginning.conversation).await?;
-        match beginning.after {
-            Some(_) => self.is_quiet(&beginning.conversation, beginning.after).await,
-            None => Ok(()),
+        let Some((place, waiting)) = &beginning.after else { return Ok(()) };
+        self.is_quiet(&beginning.conversation, Some(*place)).await?;
+        // a decision that is being kept is waited for
+        let sql = "SELECT body FROM waiting WHERE conversation = ?1 FOR UPDATE";
+        let now = self.ask(sql, &[beginning.conversation.as_str().into()]).await?.pop();
+        match now == waiting.as_deref().map(|body| vec![body.into()]) {
+            true => Ok(()),
+            false => Err(Trouble::Overtaken { what: "conversation", id: beginning.conversation.clone() }),
         }
     }
 

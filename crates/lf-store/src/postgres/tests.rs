@@ -1,8 +1,8 @@
-use lf_core::turn::Entry;
-use lf_core::{Journal as _, Message};
+use lf_core::turn::{Ask, Decision, Entry, Verdict, Waiting};
+use lf_core::{Arguments, Journal as _, Message, ToolCall, ToolRef};
 use lf_test_postgres::{Database, PASSWORD, Postgres as Server};
 
-use crate::{Begin, Conversation, End, Kind, Store, StoreError};
+use crate::{Begin, Conversation, End, Kind, Known, Store, StoreError};
 
 mod outages;
 
@@ -23,6 +23,8 @@ async fn begun(store: &Store, turn: &str, after: Option<i64>) -> Result<crate::T
     };
     store.create(&conversation).await?;
     let said = [(format!("msg-{turn}"), Message::User(lf_core::message::Prose::default()))];
+    let known = after.map(|place| Known { place, waiting: None });
+    let after = known.as_ref();
     let begin = Begin { turn, conversation: "c", said: &said, begun: &Entry::Answered, after };
     store.begin(begin).await
 }
@@ -34,7 +36,7 @@ async fn daemons_that_start_at_the_same_time_make_the_tables_once() {
     let checks = futures_util::future::join_all(stores.iter().map(Store::ready)).await;
     assert!(checks.iter().all(Result::is_ok), "{checks:?}");
     let tables = database.ask("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'");
-    assert_eq!(tables, "13");
+    assert_eq!(tables, "14");
 }
 
 #[tokio::test]
@@ -46,6 +48,7 @@ async fn tables_of_a_later_program_are_left_alone() {
     let known = i64::try_from(crate::schema::POSTGRES_STEPS.len()).unwrap();
     let expected = StoreError::TooNew { place: database.place(), found: 1000, known };
     assert_eq!(error, expected);
+    assert!(error.hint().is_some_and(|hint| hint.contains("--storage")), "a database is not moved away");
 }
 
 #[tokio::test]
@@ -60,6 +63,12 @@ async fn both_databases_have_the_same_tables_and_columns() {
         "response.stop",
         "daemon.id",
         "daemon.until",
+        "ask.id",
+        "ask.owner",
+        "ask.body",
+        "ask.decision",
+        "ask.outcome",
+        "ask.since",
         "lf_schema.version",
     ];
     let columns = database.ask(
@@ -132,6 +141,49 @@ async fn of_two_turns_that_begin_at_once_in_a_conversation_one_waits() {
     assert_eq!(second.err(), Some(overtaken), "something was said");
     begun(&other, "t2", Some(1)).await.unwrap();
     assert_eq!(one.messages("c", 0).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_decided_at_one_daemon_is_not_lost_by_another_one() {
+    let database = Server::shared().database();
+    let (one, other) = (store(&database), store(&database));
+    begun(&one, "t1", None).await.unwrap();
+    let ask = |id: &str| {
+        let call = ToolCall {
+            id: id.to_owned(),
+            name: "wipe".to_owned(),
+            arguments: Arguments::from_object(Default::default()),
+            rest: Default::default(),
+        };
+        let tool = ToolRef { server: "disk".into(), name: "wipe".into() };
+        Ask { id: id.to_owned(), call, tool, why: None, decision: None }
+    };
+    let asks = vec![ask("a"), ask("b")];
+    let waiting = Waiting { calls: asks.iter().map(|ask| ask.call.clone()).collect(), asks };
+    one.end(End { waiting: Some(&waiting), ..End::finished("t1", "c", &[]) }).await.unwrap();
+
+    let seen = [one.waiting("c").await.unwrap().unwrap(), other.waiting("c").await.unwrap().unwrap()];
+    let decide = |at: usize| {
+        let mut waiting = seen[at].waiting.clone();
+        let decision = Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None };
+        waiting.asks[at].decision = Some(decision);
+        waiting
+    };
+    assert!(one.decided(&seen[0], &decide(0)).await.unwrap());
+    assert!(!other.decided(&seen[1], &decide(1)).await.unwrap(), "the first decision would be lost");
+    let begin = |known| Begin {
+        turn: "t2",
+        conversation: "c",
+        said: &[],
+        begun: &Entry::Answered,
+        after: Some(known),
+    };
+    let known = Known { place: 1, waiting: Some(seen[1].clone()) };
+    let overtaken = StoreError::Overtaken { what: "conversation", id: "c".to_owned() };
+    assert_eq!(other.begin(begin(&known)).await.err(), Some(overtaken), "it does not know of the decision");
+    let known = Known { place: 1, waiting: other.waiting("c").await.unwrap() };
+    other.begin(begin(&known)).await.unwrap();
+    assert!(!one.decided(&seen[0], &decide(0)).await.unwrap(), "nothing waits any more");
 }
 
 #[tokio::test]
@@ -271,20 +323,27 @@ async fn a_connection_that_is_cut_in_the_middle_leaves_nothing_half_done() {
 }
 
 #[tokio::test]
-async fn connections_that_are_all_busy_are_told_and_not_waited_for_without_end() {
+async fn connections_that_are_all_busy_are_told_and_a_daemon_says_that_it_lives_all_the_same() {
     let database = Server::shared().database();
-    let store = store(&database);
+    let patient =
+        format!("{}?options=-c%20lock_timeout%3D14s%20-c%20statement_timeout%3D14s", database.url());
+    let store = Store::shared(&patient.as_str().into(), &[]).unwrap();
     begun(&store, "t", None).await.unwrap();
     let holder = holding(&database).await;
     let ids: Vec<String> = (0..super::CONNECTIONS).map(|at| format!("t{at}")).collect();
     let blocked = futures_util::future::join_all(ids.iter().map(|id| begun(&store, id, None)));
     let more = async {
         waiting(&database, super::CONNECTIONS).await;
-        let busy = store.conversation("c").await.unwrap_err();
+        let (busy, renewed) = tokio::join!(store.conversation("c"), async {
+            store.renew().await?;
+            store.to_stop().await?;
+            store.unattended().await
+        });
+        assert_eq!(renewed.unwrap().len(), 1);
         holder.batch_execute("ROLLBACK").await.unwrap();
-        busy
+        busy.unwrap_err()
     };
     let (blocked, busy) = tokio::join!(blocked, more);
-    assert!(busy.to_string().contains("all 8 connections have been busy for 5s"), "{busy}");
+    assert!(busy.to_string().contains("all 8 connections have been busy for 10s"), "{busy}");
     assert!(blocked.iter().all(Result::is_ok), "each waited less than the database lets it");
 }

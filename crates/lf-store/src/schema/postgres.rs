@@ -92,6 +92,17 @@ pub(crate) const STEPS: &[&str] = &[
     );
     CREATE INDEX waiting_by_age ON waiting (created);
 
+    -- calls that wait for a person in a daemon, what another one decided about them, and what came of that
+    CREATE TABLE ask (
+        id TEXT COLLATE "C" PRIMARY KEY,
+        owner TEXT COLLATE "C" NOT NULL,
+        body TEXT NOT NULL,
+        decision TEXT,
+        outcome TEXT,
+        since TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+    );
+    CREATE INDEX ask_by_owner ON ask (owner);
+
     -- tools that were approved for all of a conversation
     CREATE TABLE approved (
         conversation TEXT COLLATE "C" NOT NULL REFERENCES conversation ON DELETE CASCADE,

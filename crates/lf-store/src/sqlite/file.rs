@@ -229,6 +229,9 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     if found > known {
         return Err(StoreError::TooNew { place: path.display().to_string(), found, known });
     }
+    if found > 0 && found < known {
+        back_up(connection, path, found).map_err(|error| said(&error, path))?;
+    }
     let missing = STEPS.iter().skip(usize::try_from(found).unwrap_or(0));
     let all = |connection: &mut Connection| {
         let transaction = connection.transaction()?;
@@ -239,6 +242,33 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
         transaction.commit()
     };
     if found == known { Ok(()) } else { all(connection).map_err(|error| said(&error, path)) }
+}
+
+/// Keeps the database as it is before a newer version changes its tables, as `lf.db.v1` for version 1; an earlier copy of
+/// that version is written over. Without room for it, nothing is changed.
+fn back_up(connection: &Connection, path: &Path, version: i64) -> rusqlite::Result<()> {
+    let copy = path.with_extension(format!("db.v{version}"));
+    let _ = std::fs::remove_file(&copy);
+    // SQLite writes into an empty file, and would make one that others may read
+    let made = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&copy);
+    if let Err(error) = made {
+        warn!(path = %copy.display(), %error, "the database cannot be copied before it is changed");
+    }
+    connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()])?;
+    info!(path = %copy.display(), version, "the database is kept as it was before this version changes it");
+    Ok(())
+}
+
+/// Deletes the copies of earlier versions: they have what is now to be forgotten.
+pub(super) fn forget_copies(path: &Path) {
+    for version in 1..STEPS.len() {
+        let copy = path.with_extension(format!("db.v{version}"));
+        match std::fs::remove_file(&copy) {
+            Ok(()) => info!(path = %copy.display(), "a copy of the database goes with what is deleted"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => warn!(path = %copy.display(), %error, "a copy of the database cannot be deleted"),
+        }
+    }
 }
 
 fn of_system(path: &Path, error: &io::Error) -> StoreError {

@@ -17,24 +17,38 @@ pub struct LeftWaiting {
     pub waiting: Waiting,
     /// Milliseconds since 1970.
     pub created: i64,
+    /// As it is kept.
+    pub(super) body: String,
 }
 
-/// Keeps the calls that a turn ends with.
-pub(super) fn leave(batch: &mut Batch, conversation: &str, waiting: &Waiting) {
+/// Keeps the calls that a turn ends with. Nothing where the turn was deleted meanwhile: its conversation may have begun anew.
+pub(super) fn leave(batch: &mut Batch, turn: &str, conversation: &str, waiting: &Waiting) {
     batch.add(
-        "INSERT INTO waiting (conversation, body, created) VALUES (?1, ?2, ?3)
+        "INSERT INTO waiting (conversation, body, created)
+         SELECT conversation, CAST(?2 AS TEXT), CAST(?3 AS BIGINT) FROM turn WHERE id = ?4 AND conversation = ?1
          ON CONFLICT (conversation) DO UPDATE SET body = excluded.body, created = excluded.created",
-        vec![conversation.into(), parts::json(waiting).into(), now().into()],
+        vec![conversation.into(), parts::json(waiting).into(), now().into(), turn.into()],
     );
 }
 
 impl Store {
-    /// Keeps what was decided meanwhile. False where nothing waits any more.
-    pub async fn decided(&self, conversation: &str, waiting: &Waiting) -> Result<bool, StoreError> {
+    /// Keeps what was decided. False where that is not what waits any more.
+    pub async fn decided(&self, left: &LeftWaiting, waiting: &Waiting) -> Result<bool, StoreError> {
         let mut batch = Batch::default();
         batch.add(
-            "UPDATE waiting SET body = ?2 WHERE conversation = ?1",
-            vec![conversation.into(), parts::json(waiting).into()],
+            "UPDATE waiting SET body = ?2 WHERE conversation = ?1 AND body = ?3",
+            vec![left.conversation.as_str().into(), parts::json(waiting).into(), left.body.as_str().into()],
+        );
+        Ok(self.commit(batch).await? == [1])
+    }
+
+    /// Takes away what was left, for a turn that has it now. False where that is not what waits any more: another turn was
+    /// quicker, or something was decided.
+    pub async fn take_waiting(&self, left: &LeftWaiting) -> Result<bool, StoreError> {
+        let mut batch = Batch::default();
+        batch.add(
+            "DELETE FROM waiting WHERE conversation = ?1 AND created = ?2 AND body = ?3",
+            vec![left.conversation.as_str().into(), left.created.into(), left.body.as_str().into()],
         );
         Ok(self.commit(batch).await? == [1])
     }
@@ -79,5 +93,5 @@ fn left(row: crate::batch::Row) -> Result<LeftWaiting, StoreError> {
         id: conversation.clone(),
         reason: error.to_string(),
     })?;
-    Ok(LeftWaiting { conversation, scope, waiting, created: columns.int() })
+    Ok(LeftWaiting { conversation, scope, waiting, created: columns.int(), body })
 }

@@ -108,7 +108,7 @@ impl Store {
         Ok(self.query(sql, params).await?.into_iter().map(conversation).collect())
     }
 
-    /// Those in which all these words were said or stand in the title, the best first.
+    /// Those in which all these words were said or stand in the title, the last used first.
     pub async fn search(
         &self,
         scope: &str,

@@ -3,7 +3,7 @@
 
 use crate::batch::Batch;
 use crate::error::StoreError;
-use crate::postgres::{LEASE, Postgres};
+use crate::postgres::{LEASE, Lane, Postgres};
 
 use super::turns::record;
 use super::{Columns, Database, Store, TurnRecord};
@@ -14,7 +14,7 @@ impl Store {
         self.postgres().is_some()
     }
 
-    fn postgres(&self) -> Option<&Postgres> {
+    pub(super) fn postgres(&self) -> Option<&Postgres> {
         match &*self.0 {
             Database::Sqlite(_) => None,
             Database::Postgres(postgres) => Some(postgres),
@@ -33,7 +33,12 @@ impl Store {
         );
         // those that are long dead are of no more use
         batch.add("DELETE FROM daemon WHERE until < clock_timestamp() - interval '1 hour'", Vec::new());
-        self.commit(batch).await.map(drop)
+        batch.add(
+            "DELETE FROM ask WHERE NOT EXISTS (SELECT 1 FROM daemon WHERE daemon.id = ask.owner)
+             OR (outcome IS NOT NULL AND since < clock_timestamp() - interval '1 minute')",
+            Vec::new(),
+        );
+        postgres.commit(&batch, Lane::Pulse).await.map(drop)
     }
 
     /// Says that this daemon ends: others need not wait for its lease.
@@ -51,7 +56,8 @@ impl Store {
                    WHERE state = 'running' AND (owner = ?1 OR NOT EXISTS (
                        SELECT 1 FROM daemon WHERE daemon.id = turn.owner AND until > clock_timestamp()
                    )) ORDER BY created";
-        Ok(self.query(sql, vec![postgres.owner().into()]).await?.into_iter().map(record).collect())
+        let rows = postgres.query(sql, vec![postgres.owner().into()], Lane::Pulse).await?;
+        Ok(rows.into_iter().map(record).collect())
     }
 
     /// Makes this daemon the one that runs a turn. False when another one does, or it is over.
@@ -84,7 +90,7 @@ impl Store {
     pub async fn to_stop(&self) -> Result<Vec<String>, StoreError> {
         let Some(postgres) = self.postgres() else { return Ok(Vec::new()) };
         let sql = "SELECT id FROM turn WHERE state = 'running' AND stop AND owner = ?1";
-        let rows = self.query(sql, vec![postgres.owner().into()]).await?;
+        let rows = postgres.query(sql, vec![postgres.owner().into()], Lane::Pulse).await?;
         Ok(rows.into_iter().map(|row| Columns::of(row).text()).collect())
     }
 
@@ -105,9 +111,10 @@ impl Store {
 
     /// Says that this daemon makes a response no more, and it has no end.
     pub async fn let_go_of_response(&self, id: &str) -> Result<(), StoreError> {
+        let Some(postgres) = self.postgres() else { return Ok(()) };
         let mut batch = Batch::default();
         self.disown_response(&mut batch, id);
-        self.commit(batch).await.map(drop)
+        postgres.commit(&batch, Lane::Pulse).await.map(drop)
     }
 
     /// The responses that this daemon is said to make, and whether somebody asked another one to end it.
@@ -115,7 +122,7 @@ impl Store {
         let Some(postgres) = self.postgres() else { return Ok(Vec::new()) };
         let sql =
             "SELECT id, CASE WHEN stop THEN 1 ELSE 0 END FROM response WHERE owner = ?1 AND owner <> ''";
-        let rows = self.query(sql, vec![postgres.owner().into()]).await?;
+        let rows = postgres.query(sql, vec![postgres.owner().into()], Lane::Pulse).await?;
         let own = |row| {
             let mut columns = Columns::of(row);
             (columns.text(), columns.int() == 1)

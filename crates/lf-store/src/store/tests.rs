@@ -1,6 +1,6 @@
 use lf_core::message::{AssistantMessage, Prose};
 use lf_core::model::ModelRequest;
-use lf_core::turn::{Course, Entry, Setup, Step};
+use lf_core::turn::{Course, Entry, Setup, Step, Waiting};
 use lf_core::{Journal as _, Message, ModelDelta, ToolRef, ToolSet};
 use lf_test_postgres::{Database, Postgres};
 
@@ -30,6 +30,7 @@ on_both_stores! {
     a_conversation_is_made_once_found_changed_and_forgotten,
     what_is_acknowledged_is_there_after_a_restart_and_can_be_gone_on_with,
     what_every_turn_begins_with_is_kept_once,
+    what_a_turn_leaves_waiting_waits_until_the_next_one_begins,
     words_find_the_conversations_in_which_they_were_said,
     words_are_found_whatever_their_case_their_accents_and_the_marks_around_them,
     tools_are_switched_on_and_off_for_one_conversation,
@@ -239,6 +240,18 @@ async fn a_second_daemon_does_not_get_the_directory() {
     let Err(error) = second else { panic!("it has it") };
     assert_eq!(error, StoreError::InUse { path: bench.dir().to_owned() });
     assert!(error.to_string().ends_with("is in use by another daemon"));
+}
+
+async fn what_a_turn_leaves_waiting_waits_until_the_next_one_begins(bench: Bench) {
+    bench.say("c", "hi").await;
+    let waiting = Waiting { calls: Vec::new(), asks: Vec::new() };
+    let answer = [("msg-2".to_owned(), assistant("hello"))];
+    bench.store.end(End { waiting: Some(&waiting), ..End::finished("c", "c", &answer) }).await.unwrap();
+    assert_eq!(bench.store.waiting("c").await.unwrap().map(|left| left.waiting), Some(waiting));
+    let entry = begun(Vec::new());
+    let begin = Begin { turn: "t", conversation: "c", said: &[], begun: &entry, after: None };
+    bench.store.begin(begin).await.unwrap();
+    assert_eq!(bench.store.waiting("c").await.unwrap(), None);
 }
 
 async fn words_find_the_conversations_in_which_they_were_said(bench: Bench) {

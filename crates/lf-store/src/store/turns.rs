@@ -8,7 +8,8 @@ use lf_core::{BoxFuture, Journal, JournalError, Message};
 use crate::batch::{Batch, Beginning, Of, Statement};
 use crate::error::StoreError;
 
-use super::{Columns, Store, approvals, messages, now, parts};
+use super::conversations::not_found;
+use super::{Columns, LeftWaiting, Store, approvals, messages, now, parts};
 
 /// How a turn stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +60,18 @@ pub struct Begin<'a> {
     /// What the client said, with the ids of the messages.
     pub said: &'a [(String, Message)],
     pub begun: &'a Entry,
-    /// The last place in the conversation that the turn knows of. Where daemons share the store, the turn begins only
-    /// when nothing was said since then, and no other one runs in the conversation; without it, in any case.
-    pub after: Option<i64>,
+    /// Where daemons share the store, the turn begins only when nothing was said or decided since then, and no other one
+    /// runs in the conversation; without it, in any case.
+    pub after: Option<&'a Known>,
+}
+
+/// What a turn that begins knows of its conversation.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// The last place in it.
+    pub place: i64,
+    /// What waits in it.
+    pub waiting: Option<LeftWaiting>,
 }
 
 /// A turn that ends.
@@ -87,13 +97,16 @@ impl Store {
     /// Keeps what was said and the turn's first entry, both or none.
     ///
     /// # Errors
-    /// [`StoreError::Overtaken`] when something was said after [`Begin::after`].
+    /// [`StoreError::NotFound`] where there is no such conversation; [`StoreError::Overtaken`] when something was said or
+    /// decided after [`Begin::after`].
     pub async fn begin(&self, begin: Begin<'_>) -> Result<TurnJournal, StoreError> {
         let at = now();
         let beginning = Beginning {
             turn: begin.turn.to_owned(),
             conversation: begin.conversation.to_owned(),
-            after: begin.after,
+            after: begin
+                .after
+                .map(|known| (known.place, known.waiting.as_ref().map(|waiting| waiting.body.clone()))),
         };
         let mut batch = Batch { turn: Some(Of::Begun(beginning)), ..Batch::default() };
         messages::add(&mut batch, (begin.conversation, Some(begin.turn)), at, begin.said);
@@ -101,8 +114,12 @@ impl Store {
             "INSERT INTO turn (id, conversation, state, created, updated) VALUES (?1, ?2, 'running', ?3, ?4)",
             vec![begin.turn.into(), begin.conversation.into(), at.into(), at.into()],
         );
-        // the turn has them now, and its first entry says so
-        batch.add("DELETE FROM waiting WHERE conversation = ?1", vec![begin.conversation.into()]);
+        // the turn has them now, and its first entry says so; one of a chain of responses may be of another branch
+        batch.add(
+            "DELETE FROM waiting WHERE conversation = ?1
+             AND NOT EXISTS (SELECT 1 FROM conversation WHERE id = ?1 AND kind = 'response')",
+            vec![begin.conversation.into()],
+        );
         let mut journal = TurnJournal {
             store: self.clone(),
             turn: begin.turn.to_owned(),
@@ -111,13 +128,19 @@ impl Store {
             batch,
         };
         journal.append(begin.begun);
-        self.commit(std::mem::replace(&mut journal.batch, Batch::of(begin.turn))).await?;
-        Ok(journal)
+        match self.commit(std::mem::replace(&mut journal.batch, Batch::of(begin.turn))).await {
+            Ok(_) => Ok(journal),
+            Err(error) => match self.conversation(begin.conversation).await? {
+                Some(_) => Err(error),
+                None => Err(not_found(begin.conversation)),
+            },
+        }
     }
 
     /// Ends a turn. A database that several daemons share is waited for as long as its journal is.
     ///
     /// # Errors
+    /// [`StoreError::NotFound`] where it was deleted meanwhile: a conversation of that name is another one by now;
     /// [`StoreError::Overtaken`] when another daemon has taken the turn over.
     pub async fn end(&self, end: End<'_>) -> Result<(), StoreError> {
         let at = now();
@@ -129,10 +152,19 @@ impl Store {
         });
         batch.add("UPDATE turn SET state = ?2, updated = ?3 WHERE id = ?1", ended);
         messages::add(&mut batch, (end.conversation, Some(end.turn)), at, end.said);
+        // of a turn that is gone nothing is added
+        batch.add(
+            "DELETE FROM message WHERE turn = ?1 AND NOT EXISTS (SELECT 1 FROM turn WHERE id = ?1)",
+            vec![end.turn.into()],
+        );
         if let Some(waiting) = end.waiting {
-            approvals::leave(&mut batch, end.conversation, waiting);
+            approvals::leave(&mut batch, end.turn, end.conversation, waiting);
         }
-        self.commit(batch).await.map(drop)
+        match self.commit(batch).await?.first() {
+            Some(0) => Err(StoreError::NotFound { what: "turn", id: end.turn.to_owned() }),
+            // none: it was done by a former try
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub async fn turn(&self, id: &str) -> Result<Option<TurnRecord>, StoreError> {

@@ -177,6 +177,7 @@ fn read_event(event: &Value) -> Option<ChatEvent> {
                 content: text("result").into(),
                 is_error: event["is_error"] == true,
                 rest: Map::new(),
+                ran: None,
             },
             elapsed: Duration::from_millis(event["elapsed_ms"].as_u64().unwrap_or_default()),
         },

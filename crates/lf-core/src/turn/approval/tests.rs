@@ -163,6 +163,44 @@ fn a_turn_that_nobody_attends_ends_and_the_next_one_begins_with_its_calls() {
     assert_eq!(to_run(&course).len(), 1);
 }
 
+/// What waits after a round with two calls of one tool, the first of them decided so and the second denied.
+fn denied_beside(verdict: Option<Verdict>) -> Waiting {
+    let mut course = asking(&[("a", "write"), ("b", "write")]);
+    take(&mut course, [Entry::Unanswered { words: String::new() }]);
+    let mut waiting = course.into_done().expect("over").waiting.expect("waits");
+    let by_ada = |verdict| Decision { verdict, by: "Ada".to_owned(), reason: None };
+    waiting.asks[0].decision = verdict.map(by_ada);
+    waiting.asks[1].decision = Some(by_ada(Verdict::Denied));
+    waiting
+}
+
+#[test]
+fn a_call_that_was_denied_does_not_run_because_its_tool_may_always() {
+    let mut events = Vec::new();
+    let course = Course::new(setup(Some(denied_beside(Some(Verdict::Always))), TOOLS), &mut events);
+    assert_eq!(to_run(&course).len(), 1);
+    let results = events.iter().filter_map(|event| match event {
+        ChatEvent::CallFinished { result, .. } => Some(result.content.text()),
+        _ => None,
+    });
+    let results: Vec<String> = results.collect();
+    assert!(matches!(&results[..], [one] if one.contains("denied by Ada")), "{results:?}");
+}
+
+#[test]
+fn a_no_stands_where_the_tool_does_not_ask_any_more() {
+    let milder = &[("read", Approval::Auto), ("write", Approval::Auto)];
+    for verdict in [Verdict::Denied, Verdict::Expired] {
+        let mut waiting = denied_beside(None);
+        waiting.asks[1].decision = Some(Decision { verdict, by: "Ada".to_owned(), reason: None });
+        let mut events = Vec::new();
+        let course = Course::new(setup(Some(waiting), milder), &mut events);
+        assert_eq!(to_run(&course).len(), 1, "{verdict:?}");
+        let told = events.iter().filter(|event| matches!(event, ChatEvent::CallFinished { .. })).count();
+        assert_eq!(told, 1, "{verdict:?}");
+    }
+}
+
 #[test]
 fn a_yes_for_one_tool_is_none_for_another() {
     let mut course = asking(&[("b", "write")]);

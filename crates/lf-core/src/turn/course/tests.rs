@@ -43,6 +43,11 @@ fn setup() -> Setup {
     }
 }
 
+/// The same where calls are held against rules.
+fn judged() -> Setup {
+    Setup { judged: true, ..setup() }
+}
+
 fn delta() -> impl Strategy<Value = ModelDelta> {
     let call = (
         "[a-c]?",
@@ -93,8 +98,8 @@ fn ask() -> impl Strategy<Value = Ask> {
 
 /// Drives a turn by a script; what happened, what was told, and every request.
 fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
-    let (mut entries, mut events) = (vec![Entry::Begun(Box::new(setup()))], Vec::new());
-    let mut course = Course::new(setup(), &mut events);
+    let (mut entries, mut events) = (vec![Entry::Begun(Box::new(judged()))], Vec::new());
+    let mut course = Course::new(judged(), &mut events);
     let mut script = script.into_iter();
     loop {
         let next: Vec<Entry> = match course.step() {
@@ -120,6 +125,16 @@ fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
                 }
                 None => vec![Entry::Answered],
             },
+            Step::Judge(judge) => {
+                // any verdict, and the same for the same call
+                let verdicts = [Approval::Auto, Approval::Ask, Approval::Deny];
+                let calls = judge.standing().into_iter().map(|standing| Judged {
+                    call: standing.index,
+                    verdict: verdicts[standing.call.arguments.raw().len() % 3],
+                    why: "a rule says so".to_owned(),
+                });
+                vec![Entry::Judged { calls: calls.collect() }]
+            }
             Step::AskPerson(asking) => {
                 let ask = asking.open().next().unwrap();
                 // any verdict, and the same for the same call
@@ -158,6 +173,7 @@ fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
 fn left(course: &Course) -> String {
     match course.step() {
         Step::AskModel(ask) => format!("{:?}", ask.request()),
+        Step::Judge(judge) => format!("{:?}", judge.standing()),
         Step::AskPerson(asking) => format!("{:?}", asking.asks()),
         Step::RunTools(run) => format!("{:?}", run.open().collect::<Vec<_>>()),
         Step::Done(done) => format!("{done:?}"),

@@ -86,6 +86,7 @@ fn a_mixed_round_is_put_back_when_the_client_returns() {
             content: "done".into(),
             is_error: false,
             rest: Map::new(),
+            ran: None,
         }),
     ];
     put_back(&mut messages, |wanted| (wanted == id).then(|| resume.clone()));

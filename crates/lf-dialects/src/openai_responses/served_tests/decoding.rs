@@ -320,7 +320,7 @@ fn what_is_wrong_is_said_with_its_place() {
     400 "tools[0].function" `tools[0]` is declared as in Chat Completions; write `name`, `description` and `parameters` beside `type`, without `function`
     400 "tools[0].name" `tools[0].name` is missing: a string is needed
     400 "tool_choice" `tool_choice` is `any`; use "auto", "none", "required", {"type": "function", "name": "..."} or `allowed_tools`
-    400 "tool_choice.tools[0].name" `tool_choice.tools[0].name` is `x`, which `tools` does not declare
+    400 "tool_choice.tools[0].name" `tool_choice.tools[0].name` is `x`, which neither `tools` declares nor a search found
     400 "max_output_tokens" `max_output_tokens` is 0; use a whole number of at least 1
     400 "temperature" `temperature` must be a number, not a string
     400 "top_logprobs" log probabilities cannot be carried through a tool loop; leave `top_logprobs` out

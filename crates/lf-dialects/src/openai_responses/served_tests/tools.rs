@@ -343,16 +343,36 @@ fn tools_that_came_with_earlier_input_are_there_when_the_conversation_goes_on() 
         let mut body = json!({"model": "m", "previous_response_id": "resp_1", "tools": declared, "input": [output, new]});
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let (mut request, mut view) = decoded(body).unwrap();
-        view.recall_tools(&mut request, &first.messages);
-        (request, view)
+        let recalled = view.recall_tools(&mut request, &first.messages);
+        recalled.map(|()| (request, view))
     };
-    let (request, view) = go_on(json!({}));
+    let (request, view) = go_on(json!({})).unwrap();
     assert_eq!(names(&request), ["run", "tool_search", "disk.list", "new", "late"]);
     assert_eq!(view.forms["disk.list"].namespace.as_deref(), Some("disk"));
     assert_eq!(request.parameters[RESPONSES_ONLY]["tools"], json!([{"type": "web_search"}]));
     let one =
         json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "run"}]});
-    assert_eq!(names(&go_on(json!({"tool_choice": one})).0), ["run"]);
+    assert_eq!(names(&go_on(json!({"tool_choice": one})).unwrap().0), ["run"]);
+    // of those that were found before, too, and of their namespaces
+    let allow = |tool: Value| {
+        go_on(json!({"tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [tool]}}))
+    };
+    let (request, _) = allow(json!({"type": "function", "name": "list", "namespace": "disk"})).unwrap();
+    assert_eq!(
+        (names(&request), request.tool_choice),
+        (vec!["disk.list".to_owned()], Some(ToolChoice::Tool("disk.list".to_owned())))
+    );
+    assert_eq!(names(&allow(json!({"type": "namespace", "name": "disk"})).unwrap().0), ["disk.list"]);
+    let (request, _) = allow(json!({"type": "web_search"})).unwrap();
+    assert_eq!(
+        (names(&request), &request.parameters[RESPONSES_ONLY]["tools"]),
+        (vec![], &json!([{"type": "web_search"}]))
+    );
+    let (request, _) = go_on(json!({"tool_choice": {"type": "function", "name": "list"}})).unwrap();
+    assert_eq!(request.tool_choice, Some(ToolChoice::Tool("disk.list".to_owned())));
+    let error = allow(json!({"type": "function", "name": "gone"})).unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("tool_choice.tools[0].name"));
+    assert!(error.message.contains("nor a search found"), "{}", error.message);
 }
 
 #[test]

@@ -29,6 +29,7 @@ fn result(id: &str, content: impl Into<Content>) -> Message {
         content: content.into(),
         is_error: false,
         rest: Map::new(),
+        ran: None,
     })
 }
 

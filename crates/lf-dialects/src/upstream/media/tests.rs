@@ -23,6 +23,7 @@ fn told(dialect: Dialect, model: &str, parts: Vec<Part>) -> Value {
         content: Content::Parts(parts),
         is_error: false,
         rest: Map::new(),
+        ran: None,
     };
     let said = AssistantMessage { calls: vec![call], ..AssistantMessage::default() };
     let request = ModelRequest {

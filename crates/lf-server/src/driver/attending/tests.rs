@@ -23,7 +23,7 @@ async fn the_time_of_a_turn_stands_still_while_a_person_is_asked() {
     let clock = Clock::new(Duration::from_secs(5));
     let person: Arc<dyn Person> = Arc::new(Slow(Duration::from_secs(60)));
     let attending = Attending::new(reports, Some(person), clock.clone());
-    let (one, other) = (attending.call("a"), attending.call("b"));
+    let (one, other) = (attending.call("a", false), attending.call("b", false));
     let started = Instant::now();
     let asked = async {
         sleep(Duration::from_secs(1)).await;
@@ -42,7 +42,7 @@ async fn a_question_that_is_dropped_lets_the_time_run_again() {
     let clock = Clock::new(Duration::from_secs(5));
     let person: Arc<dyn Person> = Arc::new(Slow(Duration::from_secs(3600)));
     let attending = Attending::new(reports, Some(person), clock.clone());
-    let call = attending.call("a");
+    let call = attending.call("a", false);
     let asked = tokio::time::timeout(Duration::from_secs(10), call.ask(question())).await;
     assert!(asked.is_err());
     let started = Instant::now();
@@ -56,5 +56,5 @@ async fn a_question_that_is_dropped_lets_the_time_run_again() {
 async fn without_a_person_nobody_is_asked() {
     let (reports, _waiting) = mpsc::channel(4);
     let attending = Attending::new(reports, None, Clock::new(Duration::from_secs(5)));
-    assert_eq!(attending.call("a").ask(question()).await, Reply::Nobody);
+    assert_eq!(attending.call("a", false).ask(question()).await, Reply::Nobody);
 }

@@ -101,15 +101,15 @@ fn arguments(set: &PromptSet) -> Vec<(&str, bool)> {
     found
 }
 
-fn named<'a>(app: &'a App, name: &str) -> Result<&'a PromptSet, Refused> {
-    let found = app.project().and_then(|project| project.prompts.get(name));
+fn named(app: &App, name: &str) -> Result<PromptSet, Refused> {
+    let found = app.project().and_then(|project| project.prompts.get(name).cloned());
     found.ok_or_else(|| Refused::Invalid(format!("there is no prompt `{name}`")))
 }
 
 fn prompt(app: &App, request: &Request) -> Result<Value, Refused> {
     let variables = request.params.get("arguments").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut messages = Vec::new();
-    for message in &named(app, request.param("name"))?.messages {
+    for message in named(app, request.param("name"))?.messages {
         let text = template::fill(&message.content, &variables);
         let text = text.map_err(|error| Refused::Invalid(error.to_string()))?;
         // MCP knows two roles

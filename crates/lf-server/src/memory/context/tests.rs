@@ -30,6 +30,7 @@ fn result(id: &str) -> Message {
         content: "seen".into(),
         is_error: false,
         rest: Map::new(),
+        ran: None,
     })
 }
 
@@ -134,6 +135,32 @@ fn the_results_of_a_clients_own_calls_join_what_the_server_did() {
     let shown = window(&conversation(None), &[], &before, &new, 0);
     lf_core::turn::check_answers(&shown).unwrap();
     assert_eq!(shown.len(), 5, "the round is shown, however small the room: {shown:?}");
+}
+
+#[test]
+fn calls_and_results_that_are_sent_again_are_not_doubled() {
+    let request = vec![user("hi"), calling("", &["a"]), result("a")];
+    // the turn with the result failed, at once or after a round of the server's
+    let mut before = kept(&request);
+    assert_eq!(unsaid(&before, request.clone()), []);
+    assert_eq!(unsaid(&before, request[2..].to_vec()), []);
+    let with_more = [&request[..], &[user("quick")]].concat();
+    assert_eq!(unsaid(&before, with_more), [user("quick")]);
+    let shown = window(&conversation(None), &[], &before, &[], 0);
+    assert_eq!(shown, request, "it goes on from there, however small the room");
+    before.extend(kept(&[calling("", &["own"]), result("own")]));
+    assert_eq!(unsaid(&before, request.clone()), []);
+    // the answer was lost on its way: the question is asked again, and what was done for it is known
+    before.extend(kept(&[assistant("so")]));
+    assert_eq!(unsaid(&before, request), [user("hi")]);
+}
+
+#[test]
+fn an_id_that_an_upstream_uses_again_is_of_its_last_call() {
+    let before = [user("hi"), calling("", &["0"]), result("0"), calling("", &["0"])];
+    let transcript = [&before[..], &[result("0")]].concat();
+    assert_eq!(unsaid(&kept(&before), transcript), [result("0")]);
+    assert_eq!(unsaid(&kept(&before), vec![result("0")]), [result("0")]);
 }
 
 #[test]

@@ -47,3 +47,17 @@ async fn what_the_store_does_not_take_is_remembered_in_memory() {
     assert_eq!(store.remembered(ID).await.unwrap(), None);
     assert!(found(&resumes, ID).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_holds_a_request_up_once() {
+    let resumes = Resumes::new(None);
+    let asked = std::cell::Cell::new(0);
+    let ids = (0..100).map(|at| format!("call_{at:026}")).collect();
+    let began = Instant::now();
+    let found = resumes.find_with(ids, |_| {
+        asked.set(asked.get() + 1);
+        std::future::pending()
+    });
+    assert!(found.await.is_empty());
+    assert_eq!((began.elapsed().as_secs(), asked.get()), (STORE_WAIT.as_secs(), 1));
+}

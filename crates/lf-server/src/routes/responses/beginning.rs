@@ -1,6 +1,6 @@
 //! How a stored response begins.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -17,7 +17,7 @@ use super::{Keeper, Kind, Plan, Record, Way, reading};
 use crate::app::{App, Refusal};
 use crate::approvals::Attendance;
 use crate::chat::Said;
-use crate::memory::{Running, Saying, ago, named, unkept};
+use crate::memory::{Recall, Running, Saying, ago, named, unkept};
 use crate::routes::answer::{Asked, Begun, Events};
 use crate::routes::conversations;
 use crate::routes::faces::{Head, Shown, View};
@@ -150,19 +150,25 @@ impl Asked {
         let begun = async {
             let app = &self.shared.app;
             let memory = app.memory()?;
-            let prepared = app.prepare(self.scope.as_ref(), request, conversation).await?;
+            let left = app.left_for(self.scope.as_ref(), &request).await?;
+            let mut prepared = app.prepare(self.scope.as_ref(), request, conversation).await?;
             let head = Head::new(&prepared.setup.id, prepared.setup.model.clone(), view, self.told());
             let mut stored = self.keeper.row(&head, body, plan.previous.as_deref(), Value::Null);
             show(&head, &mut stored);
             let alone = self.keeper.alone(&stored, &head.model).await?;
             // nothing of the conversation is deleted before this one is whole; then turns that branch do not wait for each other
-            let settled = memory.turn_to_speak(&stored.conversation).await;
-            let own = memory.turn_to_speak(&stored.id).await;
+            let settled = memory.turn_to_speak(&stored.conversation).await?;
+            let own = memory.turn_to_speak(&stored.id).await?;
             self.keeper.store(&stored, alone.as_ref(), &[]).await?;
             let asked = named(whole(&stored, &plan.before, prepared.asked.clone()));
-            let attendance = Attendance::Watched;
-            let guards = (settled, own);
-            let running = app.set_going(prepared, &stored.conversation, asked, attendance, guards).await;
+            let going = async {
+                if let Some(left) = left {
+                    prepared.setup.waiting = Some(app.take_left(left).await?);
+                }
+                let guards = (settled, own);
+                app.set_going(prepared, &stored.conversation, asked, Attendance::HandedOver, guards).await
+            };
+            let running = going.await;
             if running.is_err() {
                 let _ = memory.store.delete_response(&stored.scope, &stored.id).await;
             }
@@ -184,21 +190,31 @@ impl Asked {
         view: View,
         body: &Bytes,
     ) -> Result<Begun, ErrorReply> {
-        let View::Responses(asked) = &view else { return Ok(Begun::Aside(Value::Null)) };
+        let View::Responses(asked) = view else { return Ok(Begun::Aside(Value::Null)) };
         let (calls_left, is_stored) = (asked.max_tool_calls, asked.store);
+        let recalled = Arc::new(Mutex::new(asked.clone()));
+        let known = recalled.clone();
+        let recall: Recall = Arc::new(move |request, earlier| {
+            let mut view = asked.clone();
+            view.recall_tools(request, earlier).map_err(Refusal::from)?;
+            *known.lock().unwrap_or_else(PoisonError::into_inner) = view;
+            Ok(())
+        });
         let begun = async {
             let conversation = conversations::find(&self.shared, id).await?;
             if !self.keeper.scope.is_empty() && conversation.scope != self.keeper.scope {
                 return Err(Refusal::UnknownConversation(id.to_owned()));
             }
             let project = self.shared.app.project_of(&conversation.scope).await?;
-            let attendance = Attendance::Watched;
-            let saying = Saying { request, chosen_tools: false, calls_left, attendance };
+            let attendance = Attendance::HandedOver;
+            let recall = Some(recall);
+            let saying = Saying { request, chosen_tools: false, calls_left, attendance, recall };
             self.shared.app.converse(Some(&project), &conversation, saying).await
         };
         let running = begun.await.map_err(|refusal| self.caller.refused(&refusal))?;
         let (events, turn, model) = self.started(self.watched(running)?).await?;
-        let head = Head::new(&turn, model, view, self.told());
+        let view = recalled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let head = Head::new(&turn, model, View::Responses(view), self.told());
         let mut notice = None;
         if is_stored {
             let mut stored = self.keeper.row(&head, body, None, Value::Null);

@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use super::beginning::numbered;
 use crate::app::{App, Refusal};
 use crate::memory::{events_of, unkept};
-use crate::reply::Caller;
+use crate::reply::{Caller, Face};
 use crate::responses::cancelled;
 use crate::routes::Shared;
 use crate::routes::answer::Events;
-use crate::routes::faces::{Head, Shown, View};
+use crate::routes::faces::{Head, Shown, View, keep_alive};
 use crate::routes::turns::respond;
 
 /// `…/responses/{id}`, or the same within a project.
@@ -179,7 +179,7 @@ async fn told(app: &App, stored: &Stored) -> Result<Vec<ChatEvent>, String> {
 }
 
 fn replayed(head: &Head, mut events: Events, after: Option<u64>) -> Response {
-    let keep_alive = head.encoder().keep_alive();
+    let keep_alive = keep_alive(Face::Responses);
     let View::Responses(view) = &head.view else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     let mut encoder = head.response_encoder(view);
     let told = stream! {
@@ -218,7 +218,7 @@ pub(super) async fn remove(app: &App, stored: &Stored) -> Result<(), Refusal> {
         stop(app, stored).await?;
     }
     // in a chain of responses turns hold this only while they begin; a kept conversation loses nothing that a turn needs
-    let guard = if is_kept { None } else { Some(memory.turn_to_speak(&stored.conversation).await) };
+    let guard = if is_kept { None } else { Some(memory.turn_to_speak(&stored.conversation).await?) };
     let deleted = memory.store.delete_response(&stored.scope, &stored.id).await;
     drop(guard);
     deleted.map(drop).map_err(|error| unkept(&error))

@@ -180,3 +180,25 @@ async fn old_and_large_responses_and_resumes_go_first(bench: Bench) {
     assert_eq!(bench.store.remembered("x").await.unwrap(), None);
     assert_eq!(found_in(&bench, SECRET), [] as [String; 0]);
 }
+
+#[tokio::test]
+async fn what_a_deleted_turn_ended_with_is_not_of_the_conversation_that_has_its_name_now() {
+    let bench = Bench::sqlite().await;
+    bench.conversation("c").await;
+    let entry = begun(Vec::new());
+    let said = [("msg-1".to_owned(), user("hi"))];
+    let begin = || Begin { turn: "t", conversation: "c", said: &said, begun: &entry, after: None };
+    bench.store.begin(begin()).await.unwrap();
+    bench.store.delete("c").await.unwrap();
+    let gone = StoreError::NotFound { what: "conversation", id: "c".to_owned() };
+    assert_eq!(bench.store.begin(begin()).await.err(), Some(gone));
+
+    bench.conversation("c").await;
+    let waiting = Waiting { calls: Vec::new(), asks: Vec::new() };
+    let answer = [("msg-2".to_owned(), assistant("hello"))];
+    let end = || End { waiting: Some(&waiting), ..End::finished("t", "c", &answer) };
+    let gone = StoreError::NotFound { what: "turn", id: "t".to_owned() };
+    assert_eq!(bench.store.end(end()).await, Err(gone));
+    assert_eq!(bench.store.messages("c", 0).await.unwrap(), []);
+    assert_eq!(bench.store.waiting("c").await.unwrap(), None);
+}

@@ -10,6 +10,7 @@ fn what_is_told_is_read_back() {
         content: "seen".into(),
         is_error: true,
         rest: Map::new(),
+        ran: None,
     };
     let progress = ToolProgress { progress: 1.0, total: Some(2.0), message: Some("half".to_owned()) };
     let tool = ToolRef { server: "m".into(), name: "look".into() };

@@ -1,0 +1,484 @@
+//! What reads the files of projects; used on threads that may block.
+
+mod slot;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant, SystemTime};
+
+use lf_core::Project;
+use lf_mcp::SessionPool;
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+use super::approvals::{Approvals, Command};
+use super::disk::{self, file_in, place};
+use super::generation::{Broken, ConfigStatus, Generation, Opened, RefusedEdit};
+use super::{EditRefusal, Loader};
+use crate::reload::{How, QUIET, may_be_cut};
+pub(super) use slot::{Mark, mark};
+use slot::{Slot, State};
+
+/// A file that changes under every one of so many reads is left to the next look.
+const READS: usize = 3;
+
+pub(crate) struct Reader {
+    pub(super) data_dir: PathBuf,
+    pub(super) approvals: Approvals,
+    loader: Loader,
+    pool: SessionPool,
+    slots: RwLock<Slots>,
+    /// Told of each project that is read for the first time.
+    pub(crate) first_read: Notify,
+}
+
+/// Which project.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// The one that the program was started in.
+    Main,
+    /// By directory.
+    Stored(PathBuf),
+}
+
+/// Everything that is loaded.
+#[derive(Default)]
+struct Slots {
+    main: Option<Slot>,
+    stored: HashMap<PathBuf, Slot>,
+}
+
+impl Slots {
+    fn get(&self, key: &Key) -> Option<&Slot> {
+        match key {
+            Key::Main => self.main.as_ref(),
+            Key::Stored(directory) => self.stored.get(directory),
+        }
+    }
+
+    fn get_mut(&mut self, key: &Key) -> Option<&mut Slot> {
+        match key {
+            Key::Main => self.main.as_mut(),
+            Key::Stored(directory) => self.stored.get_mut(directory),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Slot> {
+        self.main.iter().chain(self.stored.values())
+    }
+
+    fn has(&self, server: &lf_core::McpServer) -> bool {
+        self.all().any(|slot| slot.project().servers.values().flatten().any(|other| **other == *server))
+    }
+}
+
+/// What came of a look at a project's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// They are as they were, or say the same.
+    Same,
+    /// They are being written, as it seems: another look is needed.
+    Unsettled,
+    Taken,
+    Refused,
+    /// A stored project is there no more.
+    Gone,
+}
+
+impl Reader {
+    pub(super) fn new(main: Option<Opened>, data_dir: PathBuf, loader: Loader, pool: SessionPool) -> Self {
+        let approvals = Approvals::new(data_dir.clone(), pool.clone());
+        let slots = RwLock::default();
+        let reader = Self { data_dir, approvals, loader, pool, slots, first_read: Notify::new() };
+        if let Some(mut main) = main {
+            let path = main.path.take().map(|path| std::path::absolute(&path).unwrap_or(path));
+            let path = path.unwrap_or_default();
+            let dotenv = dotenv(&path);
+            let programs = reader.finish(&Key::Main, &mut main.project);
+            let state = State::of(&path, &reader.approvals.path(), programs);
+            reader.write().main = Some(Slot::new(state, main, dotenv));
+        }
+        reader
+    }
+
+    /// The project that the program was started in, as it is now.
+    pub(super) fn main(&self) -> Option<Arc<Project>> {
+        self.slots().main.as_ref().map(|slot| slot.project().clone())
+    }
+
+    /// Its file, which may be a link.
+    pub(super) fn main_file(&self) -> Option<PathBuf> {
+        let slots = self.slots();
+        slots.main.as_ref().map(|slot| slot.file().to_owned()).filter(|file| !file.as_os_str().is_empty())
+    }
+
+    /// A project as it is now. Reads nothing.
+    pub(crate) fn current(&self, key: &Key) -> Option<Arc<Project>> {
+        self.slots().get(key).map(|slot| slot.project().clone())
+    }
+
+    /// Which project a name means; there need be none.
+    pub(crate) fn key_of(&self, namespace: &str, name: &str) -> Option<Key> {
+        if self.is_main(namespace, name).is_some() {
+            return Some(Key::Main);
+        }
+        place(&self.data_dir, namespace, name).map(Key::Stored)
+    }
+
+    pub(super) fn is_main(&self, namespace: &str, name: &str) -> Option<Arc<Project>> {
+        self.main().filter(|main| main.namespace == namespace && main.name == name)
+    }
+
+    /// A stored project; `None` where there is none. One whose file cannot be used any more is as it was last.
+    pub(super) fn read(&self, directory: &Path) -> Option<Result<Arc<Project>, String>> {
+        self.read_as(directory, How::Asked)
+    }
+
+    /// The same where its file is known to be whole.
+    pub(super) fn read_written(&self, directory: &Path) -> Option<Result<Arc<Project>, String>> {
+        self.read_as(directory, How::Forced)
+    }
+
+    fn read_as(&self, directory: &Path, how: How) -> Option<Result<Arc<Project>, String>> {
+        let key = Key::Stored(directory.to_owned());
+        if let Err(broken) = self.look(&key, how) {
+            return Some(Err(broken.reason));
+        }
+        self.current(&key).map(Ok)
+    }
+
+    /// Looks at a project's files, and takes what they say if they changed and are right.
+    ///
+    /// # Errors
+    /// When they cannot be used, and there is nothing to go on with.
+    pub(crate) fn look(&self, key: &Key, how: How) -> Result<Look, Broken> {
+        for _ in 0..READS {
+            let state = self.state_of(key);
+            let looks = match self.begin(key, &state, how) {
+                Begin::End(look) => return Ok(look),
+                Begin::Wait(pause) => {
+                    std::thread::sleep(pause);
+                    continue;
+                }
+                Begin::Read(looks) => looks,
+            };
+            if let (Key::Stored(directory), None) = (key, state.file) {
+                self.forget(directory);
+                return Ok(Look::Gone);
+            }
+            let dotenv = dotenv(&state.path);
+            let opened = (self.loader)(&state.path);
+            if self.state_of(key) != state {
+                continue;
+            }
+            let found = Found { state, dotenv, opened };
+            if let Some(look) = self.settle(key, looks, found, how)? {
+                return Ok(look);
+            }
+        }
+        Ok(Look::Unsettled)
+    }
+
+    /// Reads what a file says now, and takes nothing of it.
+    pub(crate) fn note(&self, key: &Key) {
+        let text = lf_config::read(&self.state_of(key).path);
+        if let (Some(slot), Ok(text)) = (self.write().get_mut(key), text) {
+            slot.note(&text);
+        }
+    }
+
+    /// Whether there is something to read.
+    fn begin(&self, key: &Key, state: &State, how: How) -> Begin {
+        let mut slots = self.write();
+        let Some(slot) = slots.get_mut(key) else {
+            // nothing can be answered with meanwhile
+            return match state.settles_in(SystemTime::now()) {
+                Some(pause) if how == How::Asked => Begin::Wait(pause),
+                _ => Begin::Read(None),
+            };
+        };
+        if state.path.as_os_str().is_empty() || (how != How::Forced && slot.is_as(state)) {
+            slot.changing = None;
+            return Begin::End(Look::Same);
+        }
+        if how == How::Asked && !slot.has_settled(state, Instant::now()) {
+            return Begin::End(Look::Unsettled);
+        }
+        Begin::Read(Some(slot.looks))
+    }
+
+    /// Takes what was found, or refuses it. `None` when another look was faster.
+    fn settle(&self, key: &Key, looks: Option<u64>, found: Found, how: How) -> Result<Option<Look>, Broken> {
+        let Found { state, dotenv, opened } = found;
+        let mut opened = match opened {
+            Ok(opened) => opened,
+            Err(broken) => return self.refuse(key, looks, state, broken),
+        };
+        if let Some(look) = self.hold(key, &opened.text, how) {
+            return Ok(Some(look));
+        }
+        let programs = self.finish(key, &mut opened.project);
+        if let Some(broken) = self.loses_all(key, &opened.project, how) {
+            return self.refuse(key, looks, state, broken);
+        }
+        let state = state.with(programs);
+        let mut slots = self.write();
+        let Some(slot) = slots.get_mut(key) else {
+            let Key::Stored(directory) = key else { return Ok(Some(Look::Same)) };
+            slots.stored.insert(directory.clone(), Slot::new(state, opened, dotenv));
+            self.first_read.notify_one();
+            return Ok(Some(Look::Taken));
+        };
+        if Some(slot.looks) != looks {
+            return Ok(None);
+        }
+        let was_refused = slot.refused.is_some();
+        let Some(old) = slot.take(state, opened, dotenv) else {
+            if was_refused {
+                info!(file = %slot.file().display(), generation = slot.active.number, "the configuration is right again, and as it was");
+            }
+            return Ok(Some(Look::Same));
+        };
+        told(slot);
+        self.retire(&old.project, &slots);
+        Ok(Some(Look::Taken))
+    }
+
+    fn refuse(
+        &self,
+        key: &Key,
+        looks: Option<u64>,
+        state: State,
+        mut broken: Broken,
+    ) -> Result<Option<Look>, Broken> {
+        if state.file.is_none()
+            && let Some(other) =
+                disk::FILES.iter().map(|file| state.path.with_file_name(file)).find(|path| path.exists())
+        {
+            let (gone, there) = (state.path.display(), other.display());
+            broken = Broken::new(format!("{gone} is gone, and {there} is there: the next start reads it"));
+        }
+        let mut slots = self.write();
+        let Some(slot) = slots.get_mut(key) else { return Err(broken) };
+        if Some(slot.looks) != looks {
+            return Ok(None);
+        }
+        slot.refuse(state, broken);
+        refused(slot);
+        Ok(Some(Look::Refused))
+    }
+
+    /// Whether the text looks like a part of a file that is being written.
+    fn hold(&self, key: &Key, text: &str, how: How) -> Option<Look> {
+        let mut slots = self.write();
+        let slot = slots.get_mut(key)?;
+        let last = (&*slot.last, slot.last_read.elapsed());
+        let held = may_be_cut(text, &slot.text, last, how);
+        slot.note(text);
+        held.then_some(Look::Unsettled)
+    }
+
+    /// A file that is being written, or was cut, may be right as far as it goes.
+    fn loses_all(&self, key: &Key, project: &Project, how: How) -> Option<Broken> {
+        let slots = self.slots();
+        let now = slots.get(key)?.project();
+        let loses = how != How::Forced && project.models.is_empty() && !now.models.is_empty();
+        loses.then(|| {
+            let had = now.models.len();
+            Broken::new(format!(
+                "the file has no `runtime.models` any more, where it had {had}, and may have been cut; if that is \
+                 meant, SIGHUP has it taken"
+            ))
+        })
+    }
+
+    /// What becomes of a project after it was read. Gives the programs that were looked at for it.
+    fn finish(&self, key: &Key, project: &mut Project) -> Vec<PathBuf> {
+        let is_stored = match key {
+            // a stored project is no more trusted for being the working directory
+            Key::Main => {
+                let stored = place(&self.data_dir, &project.namespace, &project.name);
+                stored.and_then(|path| path.canonicalize().ok()).is_some_and(|stored| stored == project.root)
+            }
+            // a stored project is what its directory says, as every route names it
+            Key::Stored(directory) => {
+                let name = |directory: Option<&Path>| {
+                    let name = directory.and_then(Path::file_name);
+                    name.map(|name| name.to_string_lossy().into_owned())
+                };
+                project.name = name(Some(directory)).unwrap_or_else(|| project.name.clone());
+                project.namespace = name(directory.parent()).unwrap_or_else(|| project.namespace.clone());
+                true
+            }
+        };
+        if is_stored { self.approvals.hold_back(project) } else { Vec::new() }
+    }
+
+    fn state_of(&self, key: &Key) -> State {
+        let (main, programs) = {
+            let slots = self.slots();
+            let main = slots.main.as_ref().map(|slot| slot.file().to_owned());
+            (main, slots.get(key).map(Slot::programs).unwrap_or_default())
+        };
+        let found = match key {
+            Key::Main => main,
+            Key::Stored(directory) => file_in(directory),
+        };
+        let path = match (&found, key) {
+            (None, Key::Stored(directory)) => directory.join(disk::FILES[0]),
+            _ => found.clone().unwrap_or_default(),
+        };
+        let state = State::of(&path, &self.approvals.path(), programs);
+        // a link is no file of a stored project
+        if found.is_some() { state } else { state.without_file() }
+    }
+
+    /// Projects whose files are not as they were at the last look, each once.
+    pub(crate) fn changed(&self) -> Vec<Key> {
+        let keys = self.keys();
+        let changed = keys.into_iter().filter(|key| {
+            let state = self.state_of(key);
+            self.slots().get(key).is_some_and(|slot| !slot.is_as(&state))
+        });
+        changed.collect()
+    }
+
+    /// What is loaded and has files, with the file of each.
+    pub(crate) fn files(&self) -> Vec<(Key, PathBuf)> {
+        let slots = self.slots();
+        let main = slots.main.iter().map(|slot| (Key::Main, slot.file().to_owned()));
+        let stored = slots.stored.iter().map(|(at, slot)| (Key::Stored(at.clone()), slot.file().to_owned()));
+        main.chain(stored).filter(|(_, file)| !file.as_os_str().is_empty()).collect()
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.files().into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// Where everything that is loaded stands: the main project first, the others by name.
+    pub(crate) fn status(&self) -> Vec<ConfigStatus> {
+        let slots = self.slots();
+        let main = slots.main.iter().map(|slot| slot.status(true));
+        let mut stored: Vec<ConfigStatus> = slots.stored.values().map(|slot| slot.status(false)).collect();
+        stored.sort_by(|one, other| one.file.cmp(&other.file));
+        main.chain(stored).collect()
+    }
+
+    /// Commands of a project that wait for an approval.
+    pub(super) fn pending(&self, namespace: &str, name: &str) -> Result<Vec<Command>, EditRefusal> {
+        let unknown = || EditRefusal::NotFound(format!("{namespace}/{name}"));
+        let directory = place(&self.data_dir, namespace, name).ok_or_else(unknown)?;
+        let path = file_in(&directory).ok_or_else(unknown)?;
+        let opened = (self.loader)(&path).map_err(|broken| EditRefusal::Failed(broken.reason))?;
+        let mut project = opened.project;
+        (project.namespace, project.name) = (namespace.to_owned(), name.to_owned());
+        self.approvals.pending(&project).map_err(EditRefusal::Failed)
+    }
+
+    pub(super) fn forget(&self, directory: &Path) {
+        let mut slots = self.write();
+        if let Some(old) = slots.stored.remove(directory) {
+            self.retire(old.project(), &slots);
+        }
+    }
+
+    /// Takes down the sessions with servers that no project has any more: nothing could ever use them again.
+    fn retire(&self, old: &Project, slots: &Slots) {
+        for server in old.servers.values().flatten() {
+            if !slots.has(server) {
+                self.pool.retire(server);
+            }
+        }
+    }
+
+    /// The same for sessions that a call began which was on its way when its server left.
+    pub(crate) fn sweep(&self) {
+        self.pool.retain(|server| self.slots().has(server));
+    }
+
+    /// Removes what writers left behind that were cut off.
+    pub(crate) fn tidy(&self) {
+        if let Err(error) = disk::tidy(&self.data_dir, &self.directories()) {
+            warn!(%error, "what an earlier process left in the data directory cannot be removed");
+        }
+    }
+
+    pub(super) fn stored(&self) -> Vec<Arc<Project>> {
+        self.directories().iter().filter_map(|directory| self.read(directory)?.ok()).collect()
+    }
+
+    /// Of the stored projects, in the order of their names.
+    pub(super) fn directories(&self) -> Vec<PathBuf> {
+        let names = |path: &Path| -> Vec<String> {
+            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+            let mut names: Vec<String> =
+                entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+            names.sort();
+            names
+        };
+        let projects = self.data_dir.join("projects");
+        let mut found = Vec::new();
+        for namespace in names(&projects) {
+            for name in names(&projects.join(&namespace)) {
+                found.extend(place(&self.data_dir, &namespace, &name).filter(|path| path.is_dir()));
+            }
+        }
+        found
+    }
+
+    fn slots(&self) -> RwLockReadGuard<'_, Slots> {
+        self.slots.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Slots> {
+        self.slots.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Begin {
+    End(Look),
+    Wait(Duration),
+    /// With the number of looks that were taken before; `None` where nothing is known yet.
+    Read(Option<u64>),
+}
+
+/// What a look found.
+struct Found {
+    state: State,
+    dotenv: Option<String>,
+    opened: Result<Opened, Broken>,
+}
+
+/// The hash of the variables beside a file.
+fn dotenv(file: &Path) -> Option<String> {
+    let text = lf_config::read(&file.with_file_name(".env")).ok()?;
+    Some(disk::revision(text.as_bytes()))
+}
+
+fn told(slot: &Slot) {
+    let Generation { number, project, hash, diagnostics, .. } = &*slot.active;
+    let name = format!("{}/{}", project.namespace, project.name);
+    info!(project = name, generation = number, hash, file = %slot.file().display(), "configuration reloaded");
+    for one in diagnostics {
+        info!(project = name, "{}", one.line(slot.file()));
+    }
+}
+
+fn refused(slot: &Slot) {
+    let Some(RefusedEdit { broken, .. }) = slot.refused.as_deref() else { return };
+    let project = slot.project();
+    let name = format!("{}/{}", project.namespace, project.name);
+    warn!(
+        project = name,
+        generation = slot.active.number,
+        error = broken.reason,
+        "the changed configuration is refused, and the last one stays active"
+    );
+    for one in &broken.diagnostics {
+        warn!(project = name, "{}", one.line(slot.file()));
+    }
+}
+
+#[cfg(test)]
+mod tests;
