@@ -21,6 +21,8 @@ pub mod json;
 
 pub mod visible;
 
+pub mod audit;
+
 pub mod text_calls;
 
 pub mod tool;

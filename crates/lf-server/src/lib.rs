@@ -6,7 +6,11 @@ pub mod access;
 
 mod approvals;
 
+pub mod audit;
+
 mod template;
+
+mod timestamp;
 
 mod chat;
 

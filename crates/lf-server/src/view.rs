@@ -12,7 +12,7 @@ use lf_mcp::{ServerReport, ServerState};
 use serde_json::{Value, json};
 
 use crate::app::{ConfigStatus, Generation, diagnostic};
-use crate::routes::projects::timestamp;
+use crate::timestamp::timestamp;
 
 /// Lines of stderr in the view of one server.
 const SHOWN_LINES: usize = 50;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use lf_core::Secret;
+use lf_core::audit::{Chain, Event};
 
 pub(crate) use config::{Config, Plan, Why};
 pub(crate) use keys::{Keys, NewKey};
@@ -111,6 +112,9 @@ pub(crate) enum Command {
     Keys(Keys),
     /// Calls in a running daemon that wait for a person: list them, approve or deny
     Approvals(Approvals),
+    /// What was run, refused, decided and changed on this machine
+    #[command(subcommand)]
+    Audit(Audit),
     /// Serve a directory's files read-only, as an MCP server on stdin and stdout
     Files(Files),
     /// Write completions for a shell
@@ -118,6 +122,50 @@ pub(crate) enum Command {
         /// bash, zsh, fish, elvish or powershell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Audit {
+    /// Show the last records
+    Show {
+        /// Only those of one kind: call, denied, approval, configuration, authentication or lost
+        #[arg(long, value_name = "KIND", value_parser = event)]
+        event: Option<Event>,
+        /// Only those of this tool, as its server names it
+        #[arg(long)]
+        tool: Option<String>,
+        /// How many at most, the latest
+        #[arg(long, default_value_t = 50, value_name = "NUMBER")]
+        last: usize,
+        /// The lines as they are kept
+        #[arg(long)]
+        json: bool,
+    },
+    /// See whether the record is whole: exit 1 where a line was changed, left out or put in
+    Verify {
+        /// A number and hash that an earlier `verify` has shown: whether the record still holds that line
+        #[arg(long, value_name = "NUMBER:HASH", value_parser = known)]
+        known: Option<Chain>,
+        /// JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn event(name: &str) -> Result<Event, String> {
+    let known = || Event::ALL.map(Event::name).join(", ");
+    Event::ALL
+        .into_iter()
+        .find(|event| event.name() == name)
+        .ok_or_else(|| format!("the kinds are: {}", known()))
+}
+
+fn known(text: &str) -> Result<Chain, String> {
+    let wrong = || "a line's number, `:` and its hash of 64 hexadecimal digits".to_owned();
+    let (number, hash) = text.split_once(':').ok_or_else(wrong)?;
+    let number = number.parse().map_err(|_| wrong())?;
+    let right = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    right.then(|| Chain { number, hash: hash.to_ascii_lowercase() }).ok_or_else(wrong)
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ mod approvals;
 mod args;
 
 mod asking;
+mod audit;
 
 mod chat;
 
@@ -84,6 +85,7 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
         Command::Config(command) if !needs_engine(command) => configuration(&cli.common, command),
         Command::Models(Models::List { json }) => models(&cli.common, *json),
         Command::Keys(command) => keys::run(&cli.common, command),
+        Command::Audit(command) => audit::run(&project::data_dir(&cli.common), command),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "lf", &mut std::io::stdout());
             Ok(Exit::Success)

@@ -35,7 +35,7 @@ const TURN: &str = "x-turn-id";
 /// The time as ISO 8601 in UTC.
 pub(super) fn at(milliseconds: i64) -> String {
     let since = Duration::from_millis(milliseconds.try_into().unwrap_or(0));
-    super::projects::timestamp(UNIX_EPOCH + since)
+    crate::timestamp::timestamp(UNIX_EPOCH + since)
 }
 
 pub(super) fn now() -> i64 {

@@ -1,0 +1,204 @@
+//! The audit record: what was run, refused, decided and changed, one JSON line each. Every line holds the hash of the one
+//! before it, so that a line that was changed, left out or put in later is found.
+//!
+//! The chain has no secret: whoever may write the files can write them all anew. A hash that was noted elsewhere
+//! (`lf audit verify` shows the last) finds that, too.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+/// What the first line names as the one before it.
+const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+/// Longest detail, in characters; what is longer is cut.
+const MOST_DETAIL: usize = 500;
+/// Between what is hashed and the hash.
+const SEAL: &str = r#","hash":""#;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// A tool was run.
+    Call,
+    /// A call was not run.
+    Denied,
+    /// A person decided, or nobody did in time.
+    Approval,
+    /// A configuration took effect, was changed, or was refused.
+    Configuration,
+    /// Somebody was not let in.
+    Authentication,
+    /// Records that could not be written.
+    Lost,
+}
+
+impl Event {
+    pub const ALL: [Self; 6] =
+        [Self::Call, Self::Denied, Self::Approval, Self::Configuration, Self::Authentication, Self::Lost];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Denied => "denied",
+            Self::Approval => "approval",
+            Self::Configuration => "configuration",
+            Self::Authentication => "authentication",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// One thing that happened. Of arguments and results only hashes are kept; short ones can be guessed from them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Record {
+    pub event: Event,
+    /// On whose behalf.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// `namespace/name`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// `sha256:` and hexadecimal digits
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// In a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<&'static str>,
+    /// How long it took, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ms: Option<u64>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+impl Record {
+    pub fn new(event: Event) -> Self {
+        Self {
+            event,
+            who: None,
+            project: None,
+            model: None,
+            turn: None,
+            server: None,
+            tool: None,
+            arguments: None,
+            result: None,
+            outcome: None,
+            ms: None,
+            detail: None,
+        }
+    }
+
+    /// Words of strangers may be in it: one line of at most 500 characters, without what a terminal obeys.
+    #[must_use]
+    pub fn detail(mut self, detail: &str) -> Self {
+        self.detail = Some(crate::visible::line(detail).chars().take(MOST_DETAIL).collect());
+        self
+    }
+}
+
+/// The hash of a value as it is written in a record.
+pub fn hash_of(bytes: &[u8]) -> String {
+    format!("sha256:{}", hexadecimal(bytes))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(64);
+    for byte in Sha256::digest(bytes) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// How far a record has come: what the next line is bound to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    /// Of the last line; lines are counted from 1.
+    pub number: u64,
+    /// Of the last line, 64 hexadecimal digits.
+    pub hash: String,
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self { number: 0, hash: NOTHING.to_owned() }
+    }
+}
+
+/// Why a line does not go on from the one before it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Broken {
+    #[error("it is no line of an audit record")]
+    NoRecord,
+    #[error("it was changed: its hash is not that of its text")]
+    Changed,
+    #[error("it is number {found}, after number {last}")]
+    Gap { last: u64, found: u64 },
+    #[error("it does not go on from the line before it: one was changed, left out or put in")]
+    Foreign,
+}
+
+impl Chain {
+    /// The next line, without its end. `time`: in RFC 3339.
+    pub fn add(&mut self, record: &Record, time: &str) -> String {
+        self.number += 1;
+        // the names are the record's own, and a value of strings and numbers has a JSON form
+        let fields = serde_json::to_string(record).unwrap_or_else(|_| "{}".to_owned());
+        let fields = fields.trim_start_matches('{').trim_end_matches('}');
+        let mut line =
+            format!(r#"{{"number":{},"time":"{time}",{fields},"previous":"{}""#, self.number, self.hash);
+        self.hash = hexadecimal(line.as_bytes());
+        let _ = write!(line, r#"{SEAL}{}"}}"#, self.hash);
+        line
+    }
+
+    /// Goes on to a line that was written.
+    ///
+    /// # Errors
+    /// [`Broken`]
+    pub fn follow(&mut self, line: &str) -> Result<(), Broken> {
+        let found = Self::at(line)?;
+        if found.number != self.number + 1 {
+            return Err(Broken::Gap { last: self.number, found: found.number });
+        }
+        let value: Value = serde_json::from_str(line).map_err(|_| Broken::NoRecord)?;
+        if value["previous"] != self.hash.as_str() {
+            return Err(Broken::Foreign);
+        }
+        *self = found;
+        Ok(())
+    }
+
+    /// The chain up to a line, whatever was before it: its older files may have been put away.
+    ///
+    /// # Errors
+    /// When its hash is not its own.
+    pub fn at(line: &str) -> Result<Self, Broken> {
+        let (hashed, seal) = line.rsplit_once(SEAL).ok_or(Broken::NoRecord)?;
+        let hash = seal.strip_suffix("\"}").ok_or(Broken::NoRecord)?;
+        let value: Value = serde_json::from_str(line).map_err(|_| Broken::NoRecord)?;
+        let number = value["number"].as_u64().ok_or(Broken::NoRecord)?;
+        if hexadecimal(hashed.as_bytes()) != hash {
+            return Err(Broken::Changed);
+        }
+        Ok(Self { number, hash: hash.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

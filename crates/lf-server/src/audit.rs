@@ -1,0 +1,170 @@
+//! The audit record in files: `audit/000001.jsonl` and on, in the data directory, for their owner alone. One thread writes;
+//! whoever has something to say never waits for it. Processes that share a data directory share the record.
+
+mod files;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use lf_core::audit::{Event, Record};
+
+use files::Files;
+pub use files::{Fault, Line, Verified, verify, walk};
+
+/// Of the data directory.
+pub const DIRECTORY: &str = "audit";
+/// Records that wait to be written; what comes beyond them is counted as lost.
+const WAITING: usize = 4096;
+/// Records that are written, and synced, in one go.
+const BATCH: usize = 512;
+/// Until what could not be written is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// What an end waits for what is still to be written.
+const AT_THE_END: Duration = Duration::from_secs(2);
+
+/// Takes records. Ends with its last handle, when all is written.
+#[derive(Debug)]
+pub struct Audit {
+    /// `None` where nothing is recorded.
+    records: Mutex<Option<SyncSender<Told>>>,
+    lost: Arc<AtomicU64>,
+    /// Tells that the writer is done.
+    done: Mutex<Option<Receiver<()>>>,
+}
+
+/// A record and when it was made.
+struct Told {
+    record: Record,
+    at: SystemTime,
+}
+
+impl Audit {
+    /// Records into a directory, which is made with the first record.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub fn into(directory: &Path) -> std::io::Result<Self> {
+        let (records, told) = sync_channel(WAITING);
+        let (ended, done) = sync_channel(1);
+        let lost = Arc::new(AtomicU64::new(0));
+        let mut writer =
+            Writer { files: Files::new(directory), lost: lost.clone(), batch: Vec::new(), failing: false };
+        std::thread::Builder::new().name("audit".to_owned()).spawn(move || {
+            writer.run(&told);
+            let _ = ended.send(());
+        })?;
+        Ok(Self { records: Mutex::new(Some(records)), lost, done: Mutex::new(Some(done)) })
+    }
+
+    /// Nothing is recorded: for what is no daemon's and no chat's work.
+    pub fn none() -> Self {
+        Self { records: Mutex::default(), lost: Arc::default(), done: Mutex::default() }
+    }
+
+    /// Adds a record; it is written soon. One that has no room is counted, and the number recorded.
+    pub fn record(&self, record: Record) {
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(records) = &*records
+            && records.try_send(Told { record, at: SystemTime::now() }).is_err()
+        {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes what is left, for at most 2 s; nothing is recorded afterwards. It blocks.
+    pub fn close(&self) {
+        drop(self.records.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(done) = done
+            && done.recv_timeout(AT_THE_END) == Err(RecvTimeoutError::Timeout)
+        {
+            tracing::error!("the audit record could not be written to its end");
+        }
+    }
+}
+
+struct Writer {
+    files: Files,
+    lost: Arc<AtomicU64>,
+    /// Not yet written.
+    batch: Vec<Told>,
+    failing: bool,
+}
+
+impl Writer {
+    fn run(&mut self, told: &Receiver<Told>) {
+        loop {
+            let open = self.fill(told);
+            let written = self.write();
+            if !open && (written || self.batch.is_empty()) {
+                return;
+            }
+            if !open {
+                // the end waits 2 s for this at most
+                std::thread::sleep(AGAIN / 4);
+            }
+        }
+    }
+
+    /// Takes what waits. False when no more can come.
+    fn fill(&mut self, told: &Receiver<Told>) -> bool {
+        if self.batch.is_empty() && self.lost.load(Ordering::Relaxed) == 0 {
+            match told.recv() {
+                Ok(first) => self.batch.push(first),
+                Err(_) => return false,
+            }
+        } else {
+            match told.recv_timeout(AGAIN) {
+                Ok(next) if self.batch.len() < BATCH => self.batch.push(next),
+                Ok(_) => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        while self.batch.len() < BATCH {
+            match told.try_recv() {
+                Ok(next) => self.batch.push(next),
+                Err(_) => break,
+            }
+        }
+        true
+    }
+
+    /// Writes the batch, and how many were lost behind it. False when it stays.
+    fn write(&mut self) -> bool {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if self.batch.is_empty() && lost == 0 {
+            return true;
+        }
+        let gap = (lost > 0).then(|| {
+            let record = Record::new(Event::Lost);
+            Told {
+                record: record.detail(&format!("{lost} records could not be written")),
+                at: SystemTime::now(),
+            }
+        });
+        let told = self.batch.iter().chain(&gap);
+        match self.files.append(told.map(|told| (&told.record, told.at))) {
+            Ok(()) => {
+                if std::mem::take(&mut self.failing) {
+                    tracing::info!(lost, "the audit record is written again");
+                }
+                self.batch.clear();
+                true
+            }
+            Err(error) => {
+                self.lost.fetch_add(lost, Ordering::Relaxed);
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::error!(%error, directory = %self.files.directory().display(), "the audit record cannot be written");
+                }
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
