@@ -117,9 +117,34 @@ pub fn hash_of(bytes: &[u8]) -> String {
     format!("sha256:{}", hexadecimal(bytes))
 }
 
+/// The same of a value as JSON, without a copy of it.
+pub fn hash_of_json(value: &(impl Serialize + ?Sized)) -> String {
+    struct Hashed(Sha256);
+    impl std::io::Write for Hashed {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.update(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut hashed = Hashed(Sha256::new());
+    match serde_json::to_writer(&mut hashed, value) {
+        Ok(()) => format!("sha256:{}", digits(&hashed.0.finalize())),
+        // values of this program have a JSON form
+        Err(_) => hash_of(&[]),
+    }
+}
+
 fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(bytes) {
+    digits(&Sha256::digest(bytes))
+}
+
+fn digits(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
         let _ = write!(text, "{byte:02x}");
     }
     text

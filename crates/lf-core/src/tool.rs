@@ -237,6 +237,22 @@ pub enum ToolError {
     TooLarge { tool: String, limit: usize },
 }
 
+impl ToolError {
+    /// In a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Down { .. } => "down",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Denied { .. } => "denied",
+            Self::UnknownTool { .. } => "unknown_tool",
+            Self::Timeout { .. } => "timeout",
+            Self::Lost { .. } => "lost",
+            Self::Refused { .. } => "refused",
+            Self::TooLarge { .. } => "too_large",
+        }
+    }
+}
+
 /// Lists and runs tools. Dropping a returned future cancels what it was doing.
 pub trait ToolSource: Send + Sync {
     /// The tools of these servers. A server that cannot be reached costs only its own tools.

@@ -14,6 +14,7 @@ use lf_core::{Principal, Scope};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Stranger};
+use crate::audit::Audit;
 use crate::guard;
 use crate::reply::{Caller, RequestId};
 use crate::routes::{Need, Route};
@@ -23,6 +24,7 @@ pub(crate) struct Admission(Arc<Inner>);
 
 struct Inner {
     access: Arc<Access>,
+    audit: Arc<Audit>,
     /// By path and method.
     needs: HashMap<String, HashMap<&'static str, Need>>,
     /// Whether only this machine reaches the daemon.
@@ -30,12 +32,12 @@ struct Inner {
 }
 
 impl Admission {
-    pub(crate) fn new(access: Arc<Access>, routes: Vec<Route>, loopback: bool) -> Self {
+    pub(crate) fn new(access: Arc<Access>, audit: Arc<Audit>, routes: Vec<Route>, loopback: bool) -> Self {
         let mut needs: HashMap<String, HashMap<&'static str, Need>> = HashMap::new();
         for route in routes {
             needs.entry(route.path).or_default().insert(route.method, route.need);
         }
-        Self(Arc::new(Inner { access, needs, loopback }))
+        Self(Arc::new(Inner { access, audit, needs, loopback }))
     }
 
     fn need(&self, path: &str, method: &Method) -> Option<Need> {
@@ -51,15 +53,22 @@ pub(crate) async fn admit(State(admission): State<Admission>, mut request: Reque
     let Some(need) = admission.need(path.as_deref().unwrap_or_default(), request.method()) else {
         return guard::wrong_method(request).await;
     };
-    let Inner { access, loopback, .. } = &*admission.0;
+    let Inner { access, audit, loopback, .. } = &*admission.0;
+    let wanted = format!("{} {}", request.method(), path.as_deref().unwrap_or_default());
     let id = request.extensions().get::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
     let caller = Caller::at(request.uri().path(), id);
     let principal = match (access.who(request.headers(), *loopback), need) {
         (Ok(principal), Need::Open) => principal,
         (Ok(principal), Need::Scope(scope)) if principal.has(scope) => principal,
-        (Ok(principal), Need::Scope(scope)) => return lacking(&caller, &principal, scope),
+        (Ok(principal), Need::Scope(scope)) => {
+            audit.refused(Some(&principal.name), &format!("{wanted} needs the scope {scope}"));
+            return lacking(&caller, &principal, scope);
+        }
         (Err(_), Need::Open) => Arc::new(nobody()),
-        (Err(stranger), Need::Scope(_)) => return unknown(&caller, stranger),
+        (Err(stranger), Need::Scope(_)) => {
+            audit.refused(None, &format!("{wanted}: {}", stranger.message()));
+            return unknown(&caller, stranger);
+        }
     };
     let until = access.until_revoked(&principal);
     request.extensions_mut().insert(principal);

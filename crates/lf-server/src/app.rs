@@ -25,13 +25,14 @@ use tokio::sync::Semaphore;
 
 use crate::access::Access;
 pub use crate::app::approvals::{Command, Pending};
-use crate::app::editing::Commands;
 pub(crate) use crate::app::editing::diagnostic;
+use crate::app::editing::{Commands, Edit};
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
 pub use crate::app::generation::{Broken, ConfigStatus, Generation, Opened, RefusedEdit};
 pub(crate) use crate::app::projects::Projects;
 pub(crate) use crate::app::reader::{Key, Look, Reader};
 use crate::approvals::CallApprovals;
+use crate::audit::Audit;
 use crate::authority::Grants;
 use crate::memory::{Memory, Resumes};
 use crate::quotas::Quotas;
@@ -57,6 +58,8 @@ pub struct App {
     pub(crate) address: OnceLock<SocketAddr>,
     /// On whose behalf models ask this daemon itself.
     pub(crate) grants: Grants,
+    /// What was run, refused, decided and changed.
+    pub(crate) audit: Arc<Audit>,
     /// Calls that a person has to approve.
     pub(crate) approvals: Arc<CallApprovals>,
     /// Or why there is none.
@@ -88,6 +91,7 @@ pub struct Parts {
     pub store: Result<Store, String>,
     /// The directory in which every turn is recorded, as a cassette that is named after it.
     pub recordings: Option<PathBuf>,
+    pub audit: Arc<Audit>,
 }
 
 /// Why a request cannot become a turn: one variant per status.
@@ -154,6 +158,7 @@ impl App {
             parts.loader,
             parts.pool.clone(),
             parts.egress.operator.clone(),
+            parts.audit.clone(),
         );
         let resumes = Resumes::new(parts.store.as_ref().ok().cloned());
         let memory = parts.store.map(|store| Arc::new(Memory::new(store)));
@@ -166,6 +171,7 @@ impl App {
             circuits: Arc::default(),
             making: Making::default(),
             access,
+            audit: parts.audit,
             address: OnceLock::new(),
             grants: Grants::default(),
             approvals: Arc::new(CallApprovals::new()),
@@ -287,7 +293,9 @@ impl App {
             return Err(EditRefusal::Forbidden(what));
         }
         let commands = commands(who);
-        self.projects.edit(move |reader| reader.create(&namespace, &name, config, commands)).await
+        let edit = Edit::new(who, "created", (&namespace, &name));
+        let create = move |reader: &Reader| reader.create(&namespace, &name, config, commands);
+        self.projects.edit(move |reader| reader.on_record(edit, create)).await
     }
 
     /// Changes a project where it differs from what is given. `revision`: of the file that the caller has seen.
@@ -304,9 +312,10 @@ impl App {
     ) -> Result<StoredProject, EditRefusal> {
         known(who, &namespace, &name)?;
         let commands = commands(who);
-        self.projects
-            .edit(move |reader| reader.replace(&namespace, &name, wanted, revision.as_deref(), commands))
-            .await
+        let edit = Edit::new(who, "changed", (&namespace, &name));
+        let replace =
+            move |reader: &Reader| reader.replace(&namespace, &name, wanted, revision.as_deref(), commands);
+        self.projects.edit(move |reader| reader.on_record(edit, replace)).await
     }
 
     /// Moves a project to `$LF_DATA_DIR/trash`, and ends its sessions.
@@ -320,7 +329,9 @@ impl App {
         name: String,
     ) -> Result<(), EditRefusal> {
         known(who, &namespace, &name)?;
-        self.projects.edit(move |reader| reader.remove(&namespace, &name)).await
+        let edit = Edit::new(who, "removed", (&namespace, &name));
+        let remove = move |reader: &Reader| reader.remove(&namespace, &name);
+        self.projects.edit(move |reader| reader.on_record(edit, remove)).await
     }
 
     /// What of a project waits for an approval: commands, and what it takes out of the environment.
@@ -341,7 +352,9 @@ impl App {
         name: String,
         pending: Pending,
     ) -> Result<(), EditRefusal> {
-        self.projects.edit(move |reader| reader.approve(&namespace, &name, &pending)).await
+        let edit = Edit::new(&Principal::owner(), "approved", (&namespace, &name));
+        let approve = move |reader: &Reader| reader.approve(&namespace, &name, &pending);
+        self.projects.edit(move |reader| reader.on_record(edit, approve)).await
     }
 
     /// The project and model that a name means: a model of `scope` (or else of the main project), or

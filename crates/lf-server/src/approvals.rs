@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::rules::{Asked, Check, Facts};
+use crate::rules::{Asked, Became, Check, Facts, Told};
 
 /// How long calls that a turn ended with can still be approved; then that is a no.
 pub(crate) const KEPT: Duration = Duration::from_secs(3600);
@@ -292,7 +292,10 @@ impl CallApprovals {
         let Judgement { verdict, why } = check.check(&asked, deadline());
         let why = match verdict {
             Approval::Auto => return Ok(facts),
-            Approval::Deny => return Err(No::Said(denial(&why))),
+            Approval::Deny => {
+                check.record(&Told::from(&asked), &Became::Denied(&why));
+                return Err(No::Said(denial(&why)));
+            }
             Approval::Ask => Some(why).filter(|why| !why.is_empty()),
         };
         let tool = &facts.tool;
@@ -314,6 +317,7 @@ impl CallApprovals {
             }
             Err(_) => expired(),
         };
+        check.record(&Told::from(&asked), &Became::Decided(&decision));
         let Decision { verdict, by, .. } = &decision;
         tracing::info!(server = %tool.server, tool = %tool.name, approval = ask.id, verdict = verdict.name(), by, "decided");
         if verdict.is_yes() { Ok(facts.approved()) } else { Err(No::Said(refusal(&decision))) }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use lf_core::audit::{Event, Record};
 
@@ -20,6 +20,8 @@ pub const DIRECTORY: &str = "audit";
 const WAITING: usize = 4096;
 /// Records that are written, and synced, in one go.
 const BATCH: usize = 512;
+/// Refusals of one second that are recorded one by one.
+const REFUSALS: u32 = 20;
 /// Until what could not be written is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// What an end waits for what is still to be written.
@@ -31,8 +33,24 @@ pub struct Audit {
     /// `None` where nothing is recorded.
     records: Mutex<Option<SyncSender<Told>>>,
     lost: Arc<AtomicU64>,
+    refusals: Mutex<Refusals>,
     /// Tells that the writer is done.
     done: Mutex<Option<Receiver<()>>>,
+}
+
+/// What was refused within a second.
+#[derive(Debug)]
+struct Refusals {
+    since: Instant,
+    count: u32,
+    /// Those that are not on record yet.
+    unsaid: u64,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self { since: Instant::now(), count: 0, unsaid: 0 }
+    }
 }
 
 /// A record and when it was made.
@@ -56,12 +74,22 @@ impl Audit {
             writer.run(&told);
             let _ = ended.send(());
         })?;
-        Ok(Self { records: Mutex::new(Some(records)), lost, done: Mutex::new(Some(done)) })
+        Ok(Self {
+            records: Mutex::new(Some(records)),
+            lost,
+            refusals: Mutex::default(),
+            done: Mutex::new(Some(done)),
+        })
     }
 
     /// Nothing is recorded: for what is no daemon's and no chat's work.
     pub fn none() -> Self {
-        Self { records: Mutex::default(), lost: Arc::default(), done: Mutex::default() }
+        Self {
+            records: Mutex::default(),
+            lost: Arc::default(),
+            refusals: Mutex::default(),
+            done: Mutex::default(),
+        }
     }
 
     /// Adds a record; it is written soon. One that has no room is counted, and the number recorded.
@@ -72,6 +100,26 @@ impl Audit {
         {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Somebody was not let in. Whoever tries keys cannot fill the disk: of one second, [`REFUSALS`] are recorded, and how
+    /// many more there were with the next.
+    pub(crate) fn refused(&self, who: Option<&str>, what: &str) {
+        let unsaid = {
+            let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            if refusals.since.elapsed() >= Duration::from_secs(1) {
+                (refusals.since, refusals.count) = (Instant::now(), 0);
+            }
+            refusals.count += 1;
+            if refusals.count > REFUSALS {
+                refusals.unsaid += 1;
+                return;
+            }
+            std::mem::take(&mut refusals.unsaid)
+        };
+        let more = if unsaid > 0 { format!(" (and {unsaid} more refusals before)") } else { String::new() };
+        let record = Record { who: who.map(str::to_owned), ..Record::new(Event::Authentication) };
+        self.record(Record { outcome: Some("refused"), ..record }.detail(&format!("{what}{more}")));
     }
 
     /// Writes what is left, for at most 2 s; nothing is recorded afterwards. It blocks.

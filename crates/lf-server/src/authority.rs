@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lf_core::audit::Record;
 use lf_core::{McpServer, Model, Principal, Project, Scope, ToolRef};
 
 use crate::access::{Access, is_key, random};
+use crate::audit::Audit;
 use crate::gateway::is_at;
 
 /// Whoever has a call run, and what he may have run. It is a part of [`crate::rules::Rules`].
@@ -14,11 +16,16 @@ use crate::gateway::is_at;
 pub(crate) struct Authority {
     access: Arc<Access>,
     pub(crate) principal: Arc<Principal>,
+    audit: Arc<Audit>,
 }
 
 impl Authority {
-    pub(crate) fn of(access: Arc<Access>, principal: Arc<Principal>) -> Self {
-        Self { access, principal }
+    pub(crate) fn of(access: Arc<Access>, principal: Arc<Principal>, audit: Arc<Audit>) -> Self {
+        Self { access, principal, audit }
+    }
+
+    pub(crate) fn record(&self, record: Record) {
+        self.audit.record(record);
     }
 
     /// The name of the key that was given; `None` for the owner and whoever needs none.

@@ -295,7 +295,7 @@ impl App {
     }
 
     pub(crate) fn authority(&self, who: &Arc<Principal>) -> Authority {
-        Authority::of(self.access.clone(), who.clone())
+        Authority::of(self.access.clone(), who.clone(), self.audit.clone())
     }
 
     /// What this daemon is told where this model asks it for somebody.

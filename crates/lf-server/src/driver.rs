@@ -12,7 +12,7 @@ use futures_core::Stream;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use lf_core::tool::Person;
-use lf_core::turn::{Course, Done, Entry, Step, Taken};
+use lf_core::turn::{AskPerson, Course, Done, Entry, Step, Taken};
 use lf_core::{ChatEvent, DeltaStream, Journal, ModelDelta, ModelError, ToolSource};
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
@@ -23,7 +23,7 @@ use crate::authority::Errand;
 use crate::failover::Upstreams;
 use crate::quotas::Charge;
 use crate::results::Shelf;
-use crate::rules::{self, Check};
+use crate::rules::{self, Became, Check};
 pub(crate) use asking::Approving;
 use attending::{Attending, Clock};
 pub(crate) use calling::execute_tool;
@@ -164,6 +164,9 @@ pub(crate) fn drive(
                             () = stop.cancelled() => vec![Entry::Stopped],
                             entries = asked.next(asking) => entries,
                         };
+                        for entry in &entries {
+                            put_on_record(&*check, asking, entry, upstreams.name());
+                        }
                         for entry in entries {
                             turn.take(entry);
                         }
@@ -233,6 +236,14 @@ pub(crate) fn drive(
         for event in events {
             yield event;
         }
+    }
+}
+
+/// What was decided about a call.
+fn put_on_record(check: &dyn Check, asking: &AskPerson, entry: &Entry, model: &str) {
+    let Entry::Decided { approval, decision } = entry else { return };
+    if let Some(ask) = asking.open().find(|ask| ask.id == *approval) {
+        check.record(&rules::Told::of(ask, model), &Became::Decided(decision));
     }
 }
 

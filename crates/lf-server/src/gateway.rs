@@ -26,7 +26,7 @@ use crate::admission::needs_scope;
 use crate::app::{App, Refusal};
 use crate::approvals::{About, No};
 use crate::authority::{Authority, Granted, itself};
-use crate::rules::{Asked, Facts, Rules, permit};
+use crate::rules::{Asked, Became, Check as _, Facts, Rules, Told, permit};
 use merged::Merged;
 use one::One;
 pub(crate) use own::Own;
@@ -354,7 +354,9 @@ impl Gate<'_> {
         let empty = Map::new();
         let arguments = arguments(&request).unwrap_or(&empty);
         let asked = Asked { model: self.model.as_deref(), facts: &facts, arguments };
+        let on_record = Told::new(self.model.as_deref(), &facts.tool, arguments);
         if let Err(why) = permit(&rules, &asked) {
+            rules.record(&on_record, &Became::Denied(&why));
             return Ok(merged::failed(&denial(&why)));
         }
         // a client has no say in on whose behalf it asks
@@ -373,7 +375,16 @@ impl Gate<'_> {
             Ok(_) => "the tool reported an error",
             Err(_) => "the tool call failed",
         };
-        tracing::info!(server = server_name, tool, elapsed = ?started.elapsed(), "{said}");
+        let elapsed = started.elapsed();
+        tracing::info!(server = server_name, tool, ?elapsed, "{said}");
+        let became = match &outcome {
+            Ok(result) if result.get("isError").is_some_and(|failed| failed == true) => {
+                Became::ran("error", result, elapsed)
+            }
+            Ok(result) => Became::ran("ok", result, elapsed),
+            Err(refused) => Became::ran("refused", &refused.to_string(), elapsed),
+        };
+        rules.record(&on_record, &became);
         outcome
     }
 

@@ -222,7 +222,7 @@ pub fn route_table() -> Vec<Route> {
 pub(crate) fn router(shared: Shared, hosts: Hosts) -> Router {
     let (routes, needs) = table().into_parts();
     let access = shared.app.access.clone();
-    let admission = Admission::new(access, needs, hosts.loopback);
+    let admission = Admission::new(access, shared.app.audit.clone(), needs, hosts.loopback);
     routes
         .method_not_allowed_fallback(guard::wrong_method)
         .fallback(guard::not_found)

@@ -1,6 +1,8 @@
 //! Whether a call of a tool may run, for whoever asks: the one answer for turns, for clients of `/mcp`, and for `…/mcp/execute`. It is given
 //! twice for a call of a turn: before a person is asked, and right before the call runs, by the configuration of then.
 
+mod record;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,8 @@ use lf_mcp::{ProjectTools, SessionPool};
 use serde_json::{Map, Value};
 
 use crate::authority::Authority;
+
+pub(crate) use record::{Became, Told};
 
 /// For the conditions of all calls of a round together.
 const ROUND: Duration = Duration::from_secs(1);
@@ -91,6 +95,9 @@ pub(crate) trait Check: Send + Sync {
     fn moved(&self, _server: &str) -> Option<ProjectTools> {
         None
     }
+
+    /// Puts on record what became of a call.
+    fn record(&self, _told: &Told<'_>, _became: &Became<'_>) {}
 }
 
 /// What becomes of a call, with what a person has said of it: it runs, or this is why it does not.
@@ -113,6 +120,9 @@ pub(crate) fn judge(check: &dyn Check, standing: Vec<Standing<'_>>, model: &str)
         let (call, arguments) = (standing.index, standing.call.arguments.value().unwrap_or(&empty));
         let asked = Asked { model: Some(model), facts: &standing.into(), arguments };
         let Judgement { verdict, why } = check.check(&asked, deadline().min(last));
+        if verdict == Approval::Deny {
+            check.record(&Told::from(&asked), &Became::Denied(&why));
+        }
         // what a server's `approval` asks for is asked without a rule's words
         (verdict != Approval::Auto && !why.is_empty()).then_some(Judged { call, verdict, why })
     });
@@ -232,6 +242,13 @@ impl Check for Rules {
         };
         // the policy first: of two that ask, it is the one with a reason
         project.policy.judge(&case, end).and(listed)
+    }
+
+    fn record(&self, told: &Told<'_>, became: &Became<'_>) {
+        // it shows more of what a call returned that is on record
+        if &*told.tool.server != SOURCE {
+            self.put_on_record(told, became);
+        }
     }
 
     fn moved(&self, server: &str) -> Option<ProjectTools> {

@@ -3,20 +3,41 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
-use lf_server::audit::{Verified, verify, walk};
+use lf_server::audit::{Audit, Verified, verify, walk};
 use serde_json::{Value, json};
 
-use crate::args::Audit;
+use crate::args::Audit as Command;
 use crate::exit::{Exit, Trouble, print, print_line};
 use crate::log::printable;
 
-pub(crate) fn run(data_dir: &Path, command: &Audit) -> Result<Exit, Trouble> {
+/// The record of this process, which is written to its end when the process ends.
+static RECORD: OnceLock<Arc<Audit>> = OnceLock::new();
+
+/// Begins to record in the data directory.
+///
+/// # Errors
+/// When no thread can be had for it.
+pub(crate) fn open(data_dir: &Path) -> Result<Arc<Audit>, Trouble> {
+    let record = Audit::into(&data_dir.join(lf_server::audit::DIRECTORY))
+        .map_err(|error| Trouble::failure(format!("the audit record cannot be begun: {error}")))?;
+    Ok(RECORD.get_or_init(|| Arc::new(record)).clone())
+}
+
+/// Writes what is left of it.
+pub(crate) fn close() {
+    if let Some(record) = RECORD.get() {
+        record.close();
+    }
+}
+
+pub(crate) fn run(data_dir: &Path, command: &Command) -> Result<Exit, Trouble> {
     let directory = data_dir.join(lf_server::audit::DIRECTORY);
     let unreadable =
         |error: io::Error| Trouble::failure(format!("{} cannot be read: {error}", directory.display()));
     match command {
-        Audit::Show { event, tool, last, json } => {
+        Command::Show { event, tool, last, json } => {
             let wanted = |line: &Value| {
                 event.is_none_or(|event| line["event"] == event.name())
                     && tool.as_ref().is_none_or(|tool| line["tool"] == tool.as_str())
@@ -42,7 +63,7 @@ pub(crate) fn run(data_dir: &Path, command: &Audit) -> Result<Exit, Trouble> {
             }
             Ok(Exit::Success)
         }
-        Audit::Verify { known, json } => {
+        Command::Verify { known, json } => {
             let seen = verify(&directory, known.as_ref()).map_err(unreadable)?;
             print_verified(&seen, *json)?;
             let whole = seen.faults.is_empty() && seen.holds;

@@ -76,6 +76,7 @@ fn main() -> ExitCode {
     });
     // whatever the sessions could not take down themselves
     lf_mcp::kill_all();
+    audit::close();
     exit.into()
 }
 
@@ -260,6 +261,7 @@ fn app_with(
     options.generations = Some(data_dir.join("mcp-generations.json"));
     let operator = Arc::new(project::operator(&data_dir)?);
     options.operator = operator.clone();
+    let audit = audit::open(&data_dir)?;
     let parts = Parts {
         project: project.map(Into::into),
         data_dir,
@@ -269,6 +271,7 @@ fn app_with(
         egress: lf_server::Egress::new(operator, roots),
         store: kept.store,
         recordings: kept.recordings,
+        audit,
     };
     App::new(parts).map(Arc::new).map_err(|error| Trouble::failure(error.to_string()))
 }

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use lf_config::{Diagnostic, Rejected, Source, Variables};
+use lf_core::Principal;
+use lf_core::audit::{Event, Record};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -61,7 +63,32 @@ pub enum EditRefusal {
 
 type Outcome<T> = Result<T, EditRefusal>;
 
+/// A change that somebody makes, for the record.
+pub(super) struct Edit {
+    who: String,
+    what: &'static str,
+    project: String,
+}
+
+impl Edit {
+    pub(super) fn new(who: &Principal, what: &'static str, (namespace, name): (&str, &str)) -> Self {
+        Self { who: who.name.clone(), what, project: format!("{namespace}/{name}") }
+    }
+}
+
 impl Reader {
+    /// Makes a change, and puts on record who did, or what was in the way.
+    pub(super) fn on_record<T>(&self, edit: Edit, make: impl FnOnce(&Self) -> Outcome<T>) -> Outcome<T> {
+        let made = make(self);
+        let Edit { who, what, project } = edit;
+        let record = Record { who: Some(who), project: Some(project), ..Record::new(Event::Configuration) };
+        self.audit.record(match &made {
+            Ok(_) => Record { outcome: Some(what), ..record },
+            Err(refusal) => Record { outcome: Some("refused"), ..record }.detail(&refusal.to_string()),
+        });
+        made
+    }
+
     /// The projects of one namespace, or of all.
     pub(super) fn list(&self, namespace: Option<&str>) -> Vec<StoredProject> {
         let mut found: Vec<StoredProject> = self

@@ -15,6 +15,7 @@ use super::disk::place;
 use super::generation::Opened;
 use super::reader::Reader;
 use super::{EditRefusal, Loader, Refusal};
+use crate::audit::Audit;
 
 /// For a project's files to be looked at and read, the wait for others included: a data directory may be on a network.
 const READ_WAIT: Duration = Duration::from_secs(10);
@@ -35,8 +36,9 @@ impl Projects {
         loader: Loader,
         pool: SessionPool,
         operator: Arc<Operator>,
+        audit: Arc<Audit>,
     ) -> Self {
-        let reader = Reader::new(main, data_dir, loader, pool, operator);
+        let reader = Reader::new(main, data_dir, loader, pool, operator, audit);
         Self { reader: Arc::new(reader), room: Arc::new(Semaphore::new(READS)) }
     }
 

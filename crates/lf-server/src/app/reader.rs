@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use lf_core::Project;
+use lf_core::audit::{Event, Record};
 use lf_core::operator::Operator;
 use lf_mcp::SessionPool;
 use tokio::sync::Notify;
@@ -18,6 +19,7 @@ use super::Loader;
 use super::approvals::Approvals;
 use super::disk::{self, file_in, place};
 use super::generation::{Broken, ConfigStatus, Generation, Opened, RefusedEdit};
+use crate::audit::Audit;
 use crate::reload::{How, QUIET, may_be_cut};
 pub(super) use slot::{Mark, mark};
 use slot::{Slot, State};
@@ -30,6 +32,7 @@ pub(crate) struct Reader {
     pub(super) approvals: Approvals,
     loader: Loader,
     pool: SessionPool,
+    pub(super) audit: Arc<Audit>,
     slots: RwLock<Slots>,
     /// Told of each project that is read for the first time.
     pub(crate) first_read: Notify,
@@ -95,17 +98,20 @@ impl Reader {
         loader: Loader,
         pool: SessionPool,
         operator: Arc<Operator>,
+        audit: Arc<Audit>,
     ) -> Self {
         let approvals = Approvals::new(data_dir.clone(), pool.clone(), operator);
         let slots = RwLock::default();
-        let reader = Self { data_dir, approvals, loader, pool, slots, first_read: Notify::new() };
+        let reader = Self { data_dir, approvals, loader, pool, audit, slots, first_read: Notify::new() };
         if let Some(mut main) = main {
             let path = main.path.take().map(|path| std::path::absolute(&path).unwrap_or(path));
             let path = path.unwrap_or_default();
             let dotenv = dotenv(&path);
             let programs = reader.finish(&Key::Main, &mut main.project);
             let state = State::of(&path, &reader.approvals.path(), programs);
-            reader.write().main = Some(Slot::new(state, main, dotenv));
+            let slot = Slot::new(state, main, dotenv);
+            reader.audit.record(taken(&slot));
+            reader.write().main = Some(slot);
         }
         reader
     }
@@ -249,6 +255,7 @@ impl Reader {
             return Ok(Some(Look::Same));
         };
         told(slot);
+        self.audit.record(taken(slot));
         self.retire(&old.project, &slots);
         Ok(Some(Look::Taken))
     }
@@ -274,6 +281,7 @@ impl Reader {
         }
         slot.refuse(state, broken);
         refused(slot);
+        self.audit.record(refusal(slot));
         Ok(Some(Look::Refused))
     }
 
@@ -438,6 +446,26 @@ fn told(slot: &Slot) {
     for one in diagnostics {
         info!(project = name, "{}", one.line(slot.file()));
     }
+}
+
+/// For the record: a generation became active.
+fn taken(slot: &Slot) -> Record {
+    let Generation { number, hash, .. } = &*slot.active;
+    let record = Record { outcome: Some("active"), ..on_record(slot) };
+    record.detail(&format!("generation {number}, file {hash}"))
+}
+
+/// For the record: a change was refused.
+fn refusal(slot: &Slot) -> Record {
+    let why = slot.refused.as_deref().map(|refused| refused.broken.reason.as_str()).unwrap_or_default();
+    let record = Record { outcome: Some("refused"), ..on_record(slot) };
+    record.detail(&format!("generation {} stays: {why}", slot.active.number))
+}
+
+fn on_record(slot: &Slot) -> Record {
+    let project = slot.project();
+    let project = Some(format!("{}/{}", project.namespace, project.name));
+    Record { project, ..Record::new(Event::Configuration) }
 }
 
 fn refused(slot: &Slot) {

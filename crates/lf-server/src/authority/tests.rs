@@ -41,7 +41,7 @@ fn a_call_runs_only_when_the_key_and_the_model_both_reach_it() {
 
 fn rules(asks: Arc<Principal>) -> Rules {
     let project = Arc::new(project());
-    Rules::of(Arc::new(move || Some(project.clone())), Authority::of(access(), asks))
+    Rules::of(Arc::new(move || Some(project.clone())), Authority::of(access(), asks, Arc::new(Audit::none())))
 }
 
 fn run(rules: &Rules, model: &str, server: &str, name: &str) -> Result<(), String> {

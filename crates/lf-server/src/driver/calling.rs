@@ -12,7 +12,7 @@ use tracing::info;
 
 use super::attending::Attending;
 use crate::authority::Errand;
-use crate::rules::{Asked, Check, Facts, permit};
+use crate::rules::{Asked, Became, Check, Facts, Told, permit};
 
 /// A call that is to be run.
 pub(super) struct Runnable {
@@ -75,6 +75,7 @@ pub(crate) async fn execute_tool(
     let tool = &asked.facts.tool;
     let denied = |reason: String| {
         info!(server = %tool.server, tool = %tool.name, call_id, reason, "the call may not run");
+        check.record(&Told::from(asked), &Became::Denied(&reason));
         let (server, tool) = (tool.server.to_string(), tool.name.to_string());
         (Err(ToolError::Denied { server, tool, reason }), Duration::ZERO)
     };
@@ -102,6 +103,7 @@ pub(crate) async fn execute_tool(
         Err(_) => "the tool call failed",
     };
     info!(server = %tool.server, tool = %tool.name, call_id, ?elapsed, "{said}");
+    check.record(&Told::from(asked), &Became::settled(&outcome, elapsed));
     (outcome, elapsed)
 }
 

@@ -72,6 +72,7 @@ impl Bench {
         let now = broken.clone();
         let pool = SessionPool::new(PoolOptions::new(Vec::new(), PathBuf::from("lf")));
         let app = App::new(Parts {
+            audit: Arc::new(crate::audit::Audit::none()),
             project: Some(project("demo", [demo(), hang]).into()),
             data_dir: directory.path().to_owned(),
             loader: Box::new(move |_: &Path| match now.load(Ordering::SeqCst) {

@@ -57,7 +57,14 @@ impl Fixture {
         let directory = tempfile::tempdir().unwrap();
         let pool = SessionPool::new(PoolOptions::new(Vec::new(), PathBuf::from("lf")));
         let main = main.map(Into::into);
-        let projects = Projects::new(main, directory.path().to_owned(), loader, pool.clone(), Arc::default());
+        let projects = Projects::new(
+            main,
+            directory.path().to_owned(),
+            loader,
+            pool.clone(),
+            Arc::default(),
+            Arc::new(Audit::none()),
+        );
         Self { directory, projects, pool, reads: Arc::default() }
     }
 

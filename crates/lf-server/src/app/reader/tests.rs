@@ -29,7 +29,14 @@ impl Bench {
         let main = lf_config::load(&path, |_| None).unwrap().into();
         let pool = SessionPool::new(PoolOptions::new(Vec::new(), PathBuf::from("lf")));
         let data_dir = directory.path().join("data");
-        let reader = Reader::new(Some(main), data_dir, Box::new(loader), pool, Arc::default());
+        let reader = Reader::new(
+            Some(main),
+            data_dir,
+            Box::new(loader),
+            pool,
+            Arc::default(),
+            Arc::new(Audit::none()),
+        );
         Self { reader, directory }
     }
 
