@@ -6,6 +6,7 @@ mod limits;
 mod price;
 mod provider;
 mod retry;
+mod sandbox;
 mod storage;
 
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ pub use limits::Limits;
 pub use price::Price;
 pub use provider::Provider;
 pub use retry::{RetryRule, ToolRetry};
+pub use sandbox::{Sandbox, SandboxNetwork, SandboxProfile};
 pub use storage::Storage;
 
 /// One project.
@@ -212,6 +214,7 @@ pub struct StdioServer {
     pub inherit_env: Vec<String>,
     pub cwd: PathBuf,
     pub limits: ProcessLimits,
+    pub sandbox: Sandbox,
     /// The SHA-256 of its program, in hexadecimal, when a person approved it: no other is started.
     pub pin: Option<String>,
 }
@@ -226,6 +229,7 @@ impl StdioServer {
             inherit_env: Vec::new(),
             cwd: PathBuf::from("/"),
             limits: ProcessLimits::default(),
+            sandbox: Sandbox::default(),
             pin: None,
         }
     }
