@@ -147,7 +147,8 @@ fn end_as(status: ExitStatus) -> ExitCode {
         // its memory was not ours to keep
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
-        let _ = SigSet::all().thread_unblock();
+        // no other: what stopped the child waits for us as well
+        let _ = SigSet::from(signal).thread_unblock();
         let _ = raise(signal);
     }
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)

@@ -21,7 +21,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use lf_core::project::{ProcessLimits, Sandbox, StdioServer};
+use lf_core::project::{ProcessLimits, Sandbox, SandboxProfile, StdioServer};
 use lf_keeper::tree::{self, Member};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -93,6 +93,7 @@ pub(crate) struct Process {
     leader: Pid,
     tail: Tail,
     tracker: TaskTracker,
+    is_strict: bool,
 }
 
 /// A child that was just started, and the pipes to and from it.
@@ -180,8 +181,9 @@ fn start(launch: &Launch, tracker: TaskTracker, server: &str) -> Result<Started,
         Some(keeping) => Some(Input::Kept(Box::new(keeping))),
         None => child.stdin.take().map(|stdin| Input::Plain(stdin)),
     };
+    let is_strict = launch.keeps && launch.sandbox.profile == SandboxProfile::Strict;
     let pipes = (stdin, child.stdout.take(), child.stderr.take());
-    let process = Process { child, leader, tail: Tail::default(), tracker };
+    let process = Process { child, leader, tail: Tail::default(), tracker, is_strict };
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(Failure::new("its pipes could not be opened"));
     };
@@ -211,6 +213,11 @@ impl Process {
     /// Waits for the child itself to end. Dropping the future changes nothing.
     pub(crate) async fn exited(&mut self) -> Option<ExitStatus> {
         self.child.wait().await.ok()
+    }
+
+    /// Whether it has only the files and the network that it was given.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.is_strict
     }
 
     /// The last lines of stderr, after a short wait for what is still in the pipe.

@@ -101,8 +101,9 @@ impl Keeping {
     }
 
     async fn ask(&mut self) -> io::Result<Report> {
-        self.control.write_all(&self.order.to_bytes()?).await?;
-        report(&mut self.control).await
+        let written = self.control.write_all(&self.order.to_bytes()?).await;
+        // who refuses does not read all of it, and says why
+        report(&mut self.control).await.map_err(|error| written.err().unwrap_or(error))
     }
 
     fn failed(&self, doing: Doing, error: &io::Error) -> Failure {
