@@ -179,7 +179,7 @@ fn start(launch: &Launch, tracker: TaskTracker, server: &str) -> Result<Started,
     with_registry(|registry| registry.entry(leader.as_raw()).or_default().group = group);
     let stdin = match keeping {
         Some(keeping) => Some(Input::Kept(Box::new(keeping))),
-        None => child.stdin.take().map(|stdin| Input::Plain(stdin)),
+        None => child.stdin.take().map(Input::Plain),
     };
     let is_strict = launch.keeps && launch.sandbox.profile == SandboxProfile::Strict;
     let pipes = (stdin, child.stdout.take(), child.stderr.take());
