@@ -1,6 +1,6 @@
 //! Bounds around turns: what is just within them, one over, and a hundred times too much.
 
-use lf_tests::client::{chat, post};
+use lf_tests::client::{Open, chat, post};
 use lf_tests::project::{TestProject, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Reply, ScriptedModel};
@@ -20,6 +20,19 @@ fn a_request_of_ten_mebibytes_is_read_and_a_larger_one_is_413() {
         request["messages"][0]["content"] = json!("x".repeat(size - envelope));
         assert_eq!(request.to_string().len(), size);
         assert_eq!(post(&daemon.url("/v1/chat/completions"), &request).status, status, "{size}");
+    }
+}
+
+/// Many clients read nothing before they have sent everything: theirs is the answer, not a broken connection.
+#[test]
+fn a_client_that_first_sends_everything_is_told_what_was_wrong_with_it() {
+    let project = TestProject::with_model("http://127.0.0.1:9/v1", &[]);
+    let daemon = project.serve();
+    let much = json!({"model": "nobody", "messages": "x".repeat(10 * BODY)});
+    for (path, status) in
+        [("/v1/chat/completions", "413"), ("/v1/messages", "413"), ("/mcp", "413"), ("/no/such/route", "404")]
+    {
+        Open::post(daemon.port(), path, &much).until(&format!("HTTP/1.1 {status}"));
     }
 }
 

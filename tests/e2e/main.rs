@@ -54,6 +54,7 @@ mod responses;
 mod retries;
 mod sandbox;
 mod sdk;
+mod secrets;
 mod shared_responses;
 mod storage_faults;
 mod supervision;

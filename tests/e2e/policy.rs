@@ -11,6 +11,7 @@ use lf_tests::wait::{Gate, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+mod flow;
 mod injected;
 mod outside;
 
@@ -23,6 +24,11 @@ struct Bench {
 
 impl Bench {
     fn new(policy: &Value, labels: &Value, replies: Vec<Reply>) -> Self {
+        Self::waiting("60s", policy, labels, replies)
+    }
+
+    /// `wait`: how long a person has before the client is told in words.
+    fn waiting(wait: &str, policy: &Value, labels: &Value, replies: Vec<Reply>) -> Self {
         let log = tempfile::tempdir().expect("a directory");
         let reads = |name| ScriptedTool::new(name, Act::Echo).annotated(json!({"readOnlyHint": true}));
         let writes = |name| ScriptedTool::new(name, Act::Echo);
@@ -31,7 +37,7 @@ impl Bench {
         let mut server = scripted("disk", &script);
         server["labels"] = labels.clone();
         let model = ScriptedModel::start(replies);
-        let limits = json!({"limits": {"approval_timeout": "60s"}});
+        let limits = json!({"limits": {"approval_timeout": wait}});
         let mut project = document(limits, &model.base_url(), &[server]);
         project["policy"] = policy.clone();
         Self { project: TestProject::of(&project), model, log }
@@ -174,81 +180,4 @@ fn an_ask_waits_with_its_reason_and_always_is_no_answer_to_the_next_one() {
     assert_eq!((bench.calls("wipe"), bench.calls("look")), (1, 1));
     assert!(bench.result(2).contains("denied by Ada"), "{}", bench.result(2));
     bench.model.finish();
-}
-
-#[test]
-fn private_and_untrusted_results_together_hold_back_what_can_leave() {
-    let labels = json!({"look": ["private"], "browse": ["untrusted"], "send": ["egress"]});
-    let send = |id: &str| Reply::calls([call(id, "send", json!({"to": id}))]);
-    let replies = vec![
-        Reply::calls([call("c1", "look", json!({}))]),
-        send("c2"),
-        Reply::calls([call("c3", "browse", json!({}))]),
-        Reply::text("Read."),
-        // the next turn of the same conversation
-        send("c4"),
-        Reply::text("Not sent."),
-    ];
-    let bench = Bench::new(&json!({}), &labels, replies);
-    let daemon = bench.project.serve();
-    let say = |words: &str| {
-        let body = json!({"messages": [{"role": "user", "content": words}]});
-        let answer = request(
-            "POST",
-            &daemon.url("/v1/chat/completions"),
-            &[("x-session-id", "s1")],
-            Some(body.to_string()),
-        );
-        answer.ok()
-    };
-    say("Look.");
-    assert_eq!(bench.calls("send"), 1, "what was private alone may leave");
-    std::thread::scope(|scope| {
-        let answer = scope.spawn(|| say("Send it."));
-        let waiting = decide(&daemon, "deny");
-        assert!(
-            waiting["why"].as_str().is_some_and(|why| why.contains("private results and untrusted")),
-            "{waiting}"
-        );
-        answer.join().expect("an answer");
-    });
-    assert_eq!(bench.calls("send"), 1);
-    bench.model.finish();
-}
-
-#[test]
-fn what_a_conversation_has_seen_counts_after_a_crash() {
-    let labels = json!({"look": ["private"], "browse": ["untrusted"], "send": ["egress"]});
-    let gate = Gate::new();
-    let replies = vec![
-        Reply::calls([call("c1", "look", json!({})), call("c2", "browse", json!({}))]),
-        // the daemon dies while the model answers
-        Reply::text("…").hold(&gate),
-        Reply::calls([call("c3", "send", json!({}))]),
-        Reply::text("Not sent."),
-    ];
-    let bench = Bench::new(&json!({"flow": "deny"}), &labels, replies);
-    let daemon = bench.project.serve();
-    let id = lf_tests::conversation::create(&daemon, &json!({}));
-    for tool in ["look", "browse", "send"] {
-        post(
-            &daemon.url(&format!("/conversations/{id}/tools")),
-            &json!({"server_id": "disk", "tool_name": tool}),
-        )
-        .ok();
-    }
-    let chat = daemon.url(&format!("/conversations/{id}/chat"));
-    let mut events = stream(&chat, &json!({"content": "Look.", "stream": true}));
-    events.until("the turn", |event| event["event"] == "started");
-    bench.model.wait_for_requests(2);
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait(Duration::from_secs(10));
-    gate.open();
-    let daemon = bench.project.serve();
-    eventually("the end of the turn", || {
-        let said = lf_tests::conversation::said(&daemon, &id);
-        said.iter().any(|said| said.contains("Not sent.")).then_some(())
-    });
-    assert_eq!(bench.calls("send"), 0);
-    assert!(bench.result(3).contains("private results and untrusted"), "{}", bench.result(3));
 }

@@ -189,7 +189,7 @@ fn a_command_from_the_api_runs_only_after_it_was_approved() {
             _ => Reply::text("done"),
         })
     });
-    let project = TestProject::new(HERE);
+    let project = TestProject::new(HERE).operator("egress: [127.0.0.1]");
     let marker = project.home().join("marker");
     let script = Script { log: Some(marker.clone()), ..Script::echoing(&["echo"]) };
     let daemon = project.serve();
@@ -222,7 +222,7 @@ fn a_command_from_the_api_runs_only_after_it_was_approved() {
 #[test]
 fn a_program_that_was_swapped_after_its_approval_does_not_run() {
     let model = ScriptedModel::start_with(|_, _| Some(Reply::text("done")));
-    let project = TestProject::new(HERE);
+    let project = TestProject::new(HERE).operator("egress: [127.0.0.1]");
     let (marker, program) = (project.home().join("marker"), project.home().join("server"));
     std::fs::copy(scripted_mcp(), &program).unwrap();
     let script = Script { log: Some(marker.clone()), ..Script::echoing(&["echo"]) };

@@ -92,9 +92,10 @@ fn dependencies_point_downwards_only() {
         ("lf-core", &[]),
         ("lf-dialects", &["lf-core"]),
         ("lf-config", &["lf-core"]),
-        ("lf-models", &["lf-core", "lf-dialects"]),
+        ("lf-egress", &["lf-core"]),
+        ("lf-models", &["lf-core", "lf-dialects", "lf-egress"]),
         ("lf-keeper", &[]),
-        ("lf-mcp", &["lf-core", "lf-keeper"]),
+        ("lf-mcp", &["lf-core", "lf-egress", "lf-keeper"]),
         ("lf-store", &["lf-core"]),
         ("lf-server", &["lf-core", "lf-dialects", "lf-config", "lf-models", "lf-mcp", "lf-store"]),
     ];

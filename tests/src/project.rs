@@ -64,9 +64,11 @@ impl TestProject {
         project
     }
 
-    /// With this content; JSON is YAML.
+    /// With this content; JSON is YAML, but for characters that only JSON takes as they are.
     pub fn of(content: &Value) -> Self {
-        Self::new(&format!("{content:#}"))
+        let is_raw = |c: char| c.is_control() && c != '\n';
+        let escaped = |c: char| if is_raw(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+        Self::new(&format!("{content:#}").chars().map(escaped).collect::<String>())
     }
 
     /// With one model, `assistant`, at this upstream, and these MCP servers.
@@ -101,6 +103,14 @@ impl TestProject {
         }
         std::fs::write(&path, text).expect("the file can be written");
         path
+    }
+
+    /// Writes `operator.yaml`, which says what projects may have.
+    pub fn operator(self, yaml: &str) -> Self {
+        let data = self.home().join("data");
+        std::fs::create_dir_all(&data).expect("the directory can be made");
+        std::fs::write(data.join("operator.yaml"), yaml).expect("the file can be written");
+        self
     }
 
     /// An environment variable of `lf`.

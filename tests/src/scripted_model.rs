@@ -18,7 +18,7 @@ mod wire;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -53,6 +53,8 @@ struct Shared {
     violations: Mutex<Vec<String>>,
     memory: Mutex<Memory>,
     asked: AtomicUsize,
+    /// Whether what is for no API is answered by the script, too.
+    takes_all: AtomicBool,
     /// Replies the client did not stay for: the number of the request, and when that was noticed.
     aborted: Mutex<Vec<(usize, Instant)>>,
 }
@@ -115,6 +117,7 @@ impl ScriptedModel {
             violations: Mutex::default(),
             memory: Mutex::default(),
             asked: AtomicUsize::new(0),
+            takes_all: AtomicBool::new(false),
             aborted: Mutex::default(),
         });
         let (stop, stopped) = oneshot::channel::<()>();
@@ -126,6 +129,12 @@ impl ScriptedModel {
             }
         });
         Self { address, shared, stop: Some(stop), scripted: None }
+    }
+
+    /// Lets it stand for a server that is no model, too: its script answers whatever is asked.
+    pub fn taking_all(self) -> Self {
+        self.shared.takes_all.store(true, Ordering::SeqCst);
+        self
     }
 
     /// With `/v1`, as the `base_url` of an OpenAI-compatible API is written.
@@ -248,12 +257,13 @@ async fn answer(
         .unwrap_or_default();
     let received = Received { method: method.to_string(), path, headers, body: request, wire, asked };
     shared.received.lock().unwrap().push(received.clone());
-    if method == Method::GET {
+    let takes_all = shared.takes_all.load(Ordering::SeqCst);
+    if method == Method::GET && !takes_all {
         return models();
     }
     let number = shared.asked.fetch_add(1, Ordering::SeqCst);
     let mut watch = Watch { shared: shared.clone(), number, done: false };
-    let Some(wire) = wire else {
+    let Some(wire) = wire.or(takes_all.then_some(Wire::Chat)) else {
         shared.violates(number, [format!("there is no API at {method} {}", received.path)]);
         watch.done();
         return (StatusCode::NOT_FOUND, Body::from("no such path")).into_response();

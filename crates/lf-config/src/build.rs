@@ -1,10 +1,11 @@
 //! From the checked tree to a [`Project`]: names that refer to something, variables, defaults.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use lf_core::project::{Disabled, McpServer, Model, Project};
+use lf_core::project::{Carried, Disabled, McpServer, Model, Project};
 use lf_core::quota::Quota;
 use serde::de::DeserializeOwned;
 
@@ -15,6 +16,7 @@ use crate::raw::RawQuota;
 use crate::variables::{Expanded, Variables};
 
 mod auth;
+mod carry;
 mod duration;
 mod model;
 mod policy;
@@ -33,6 +35,8 @@ pub(crate) struct Context<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) variables: &'a Variables<'a>,
     pub(crate) removed: &'a Removed,
+    /// What the entries that were read take along.
+    pub(crate) carried: RefCell<Vec<Carried>>,
 }
 
 type Servers = IndexMap<String, Result<Arc<McpServer>, Disabled>>;
@@ -73,6 +77,7 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
         models,
         default_model,
         prompts: prompts.sets,
+        carried: context.carried.take(),
         storage: storage::read(root, context, report),
         policy,
         quota,

@@ -35,12 +35,15 @@ mod edit;
 
 mod masked;
 
+mod operator;
+
 mod starter;
 
 pub use diagnostic::{Diagnostic, Position, Rejected, Severity, Source, Span, Style, render_all};
 pub use edit::{EditError, edit, has_comments, stored, write};
 pub use load::{FILE_NAMES, LoadError, find, load, load_text, read};
 pub use masked::{mask, unmask};
+pub use operator::{OPERATOR_FILE, operator};
 pub use schema::schema;
 pub use starter::{SCHEMA_FILE, init};
 pub use variables::Variables;
@@ -78,7 +81,8 @@ pub fn parse(source: &Source, root: &Path, variables: &Variables<'_>) -> Result<
         return Err(report.reject());
     };
     let removed = check::structure(&mut tree, &mut report);
-    let context = build::Context { directory: root, variables, removed: &removed };
+    let context =
+        build::Context { directory: root, variables, removed: &removed, carried: Default::default() };
     let project = build::project(&tree, &context, &mut report);
     if report.has_errors() {
         return Err(report.reject());

@@ -161,10 +161,10 @@ pub(crate) fn mask_all(json: &mut Json, key: &str) {
         Json::Array(items) => {
             let mut after_secret_flag = false;
             for item in items {
-                if after_secret_flag && item.is_string() {
-                    mask_string(item);
-                } else {
-                    mask_all(item, key);
+                match item {
+                    Json::String(_) if after_secret_flag => mask_string(item),
+                    Json::String(text) if key == "args" => *text = mask_argument(text),
+                    _ => mask_all(item, key),
                 }
                 after_secret_flag = item
                     .as_str()
@@ -217,6 +217,7 @@ fn mask_text(text: &str) -> String {
         return text.to_owned();
     }
     if let Some((name, value)) = text.split_once('=')
+        && !name.contains("://")
         && is_secret_name(name)
     {
         return format!("{name}={}", mask_literal(value));
@@ -225,6 +226,25 @@ fn mask_text(text: &str) -> String {
         return mask_url(text);
     }
     if is_key(text) { MASK.to_owned() } else { text.to_owned() }
+}
+
+/// An argument may be a header, or a line of a shell.
+fn mask_argument(text: &str) -> String {
+    match text.split_once(':') {
+        Some((name, value))
+            if !value.starts_with("//") && is_secret_name(name) && !name.contains(char::is_whitespace) =>
+        {
+            let blank = &value[..value.len() - value.trim_start().len()];
+            format!("{name}:{blank}{}", mask_header(value.trim_start()))
+        }
+        _ => text.split_inclusive(char::is_whitespace).map(mask_word).collect(),
+    }
+}
+
+/// With the blank after it.
+fn mask_word(word: &str) -> String {
+    let bare = word.trim_end();
+    format!("{}{}", mask_text(bare), &word[bare.len()..])
 }
 
 /// Whether a word is a key by its look.

@@ -4,6 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use lf_core::Secret;
+
 use crate::diagnostic::{Report, Span, quote};
 use crate::node::{Node, Value};
 
@@ -126,6 +128,18 @@ pub(crate) struct Expanded {
     tainted: HashSet<usize>,
     /// Why the entry cannot be used, one sentence per missing variable.
     pub(crate) missing: Vec<String>,
+    /// The variables that the tree refers to.
+    pub(crate) used: Vec<Used>,
+}
+
+/// A reference to a variable.
+pub(crate) struct Used {
+    /// The key of the entry, and the innermost one.
+    pub(crate) key: String,
+    pub(crate) leaf: String,
+    pub(crate) variable: String,
+    /// What was put into the tree; `None` where there is nothing, or the default.
+    pub(crate) value: Option<Secret>,
 }
 
 impl Expanded {
@@ -149,12 +163,20 @@ pub(crate) fn expand(
     report: &mut Report<'_>,
 ) -> Expanded {
     let node = node.clone();
-    let mut expanded =
-        Expanded { node, touched: HashSet::new(), tainted: HashSet::new(), missing: Vec::new() };
+    let mut expanded = Expanded {
+        node,
+        touched: HashSet::new(),
+        tainted: HashSet::new(),
+        missing: Vec::new(),
+        used: Vec::new(),
+    };
     let mut tree = std::mem::replace(&mut expanded.node, Node::text("", 0..0));
-    let mut expander = Expander { variables, report, expanded: &mut expanded, costs };
+    let (key, leaf) = (String::new(), String::new());
+    let mut expander = Expander { variables, report, expanded: &mut expanded, costs, key, leaf };
     for (key, syntax) in keys {
         if let Some(child) = tree.get_mut(key) {
+            expander.key = (*key).to_owned();
+            expander.leaf.clone_from(&expander.key);
             expander.walk(child, *syntax);
         }
     }
@@ -167,13 +189,20 @@ struct Expander<'e, 'r, 's> {
     report: &'e mut Report<'s>,
     expanded: &'r mut Expanded,
     costs: &'e str,
+    key: String,
+    leaf: String,
 }
 
 impl Expander<'_, '_, '_> {
     fn walk(&mut self, node: &mut Node, syntax: Syntax) {
         match &mut node.value {
             Value::List(items) => items.iter_mut().for_each(|item| self.walk(item, syntax)),
-            Value::Map(entries) => entries.iter_mut().for_each(|entry| self.walk(&mut entry.node, syntax)),
+            Value::Map(entries) => {
+                for entry in entries {
+                    self.leaf.clone_from(&entry.key);
+                    self.walk(&mut entry.node, syntax);
+                }
+            }
             Value::Plain(text) | Value::Text(text) => {
                 if text.contains("${")
                     && let Some(value) = self.scalar(text, &node.span, syntax)
@@ -270,6 +299,12 @@ impl Expander<'_, '_, '_> {
 
     fn value(&mut self, reference: &str, name: &str, has_default: bool, span: &Span) -> String {
         let value = self.variables.get(name).filter(|value| !(has_default && value.is_empty()));
+        self.expanded.used.push(Used {
+            key: self.key.clone(),
+            leaf: self.leaf.clone(),
+            variable: name.to_owned(),
+            value: value.as_deref().filter(|value| !value.is_empty()).map(Secret::from),
+        });
         // the reference alone goes through shellexpand: in the text around it, `$$` and `$HOME` stay as they are
         let expanded = shellexpand::env_with_context(reference, |_: &str| value.clone().map(Some).ok_or(()));
         match expanded {

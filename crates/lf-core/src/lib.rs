@@ -5,7 +5,11 @@
 
 pub mod secret;
 
+pub mod place;
+
 pub mod project;
+
+pub mod operator;
 
 pub mod policy;
 

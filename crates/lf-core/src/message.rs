@@ -219,16 +219,25 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// An error written for the model to act on.
-    pub fn error(call: &ToolCall, text: impl Into<String>) -> Self {
+    /// What a tool answered to a call, as it came.
+    pub fn new(call_id: impl Into<String>, content: impl Into<Content>) -> Self {
         Self {
-            call_id: call.id.clone(),
-            name: Some(call.name.clone()),
-            content: Content::Text(text.into()),
-            is_error: true,
+            call_id: call_id.into(),
+            name: None,
+            content: content.into(),
+            is_error: false,
             rest: Map::new(),
             ran: None,
             kept: None,
+        }
+    }
+
+    /// An error written for the model to act on.
+    pub fn error(call: &ToolCall, text: impl Into<String>) -> Self {
+        Self {
+            name: Some(call.name.clone()),
+            is_error: true,
+            ..Self::new(call.id.clone(), Content::Text(text.into()))
         }
     }
 }

@@ -197,6 +197,9 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
+/// The usual estimate, where nobody counts: of English and code.
+pub const BYTES_PER_TOKEN: usize = 4;
+
 /// Why a model gave no (whole) answer: one variant per thing a caller can do about it.
 #[derive(Debug, Clone, Error, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -232,6 +235,11 @@ impl ModelError {
     pub fn going_down() -> Self {
         let message = "it is shutting down".to_owned();
         Self::Failed { url: Self::OURSELVES.to_owned(), status: 503, message, retry_after: None }
+    }
+
+    /// Nobody refused the request: it was given up, and may have been worked on.
+    pub fn is_given_up(&self) -> bool {
+        matches!(self, Self::Timeout { .. } | Self::Garbled { .. })
     }
 
     pub fn is_going_down(&self) -> bool {

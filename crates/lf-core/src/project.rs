@@ -2,12 +2,14 @@
 
 mod approval;
 mod auth;
+mod carried;
 mod limits;
 mod price;
 mod provider;
 mod retry;
 mod sandbox;
 mod storage;
+mod transport;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,17 +23,20 @@ use serde_json::{Map, Value};
 use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
+use crate::place::Reach;
 use crate::policy::Policy;
 use crate::quota::Quota;
 use crate::tool::{Approval, Hints};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
+pub use carried::{Asked, Carried, Destination, Entry};
 pub use limits::Limits;
 pub use price::Price;
 pub use provider::Provider;
 pub use retry::{RetryRule, ToolRetry};
 pub use sandbox::{Sandbox, SandboxNetwork, SandboxProfile};
 pub use storage::Storage;
+pub use transport::{HttpServer, ProcessLimits, StdioServer, Transport};
 
 /// One project.
 #[derive(Debug, Clone)]
@@ -45,6 +50,8 @@ pub struct Project {
     /// A key of `models`; `None` only when there are no models.
     pub default_model: Option<String>,
     pub prompts: IndexMap<String, PromptSet>,
+    /// What the entries take out of the environment, and where to: whether they may is not the file's to say.
+    pub carried: Vec<Carried>,
     /// Of the daemon that is started with this file; without meaning in any other.
     pub storage: Result<Storage, Disabled>,
     /// Which calls of tools run, wait for a person, or never run.
@@ -185,87 +192,6 @@ impl Generation {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Transport {
-    Stdio(StdioServer),
-    /// Streamable HTTP.
-    Http(HttpServer),
-    /// HTTP+SSE of revision 2024-11-05.
-    Sse(HttpServer),
-}
-
-impl Transport {
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Stdio(_) => "stdio",
-            Self::Http(_) => "http",
-            Self::Sse(_) => "sse",
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct StdioServer {
-    pub command: String,
-    pub args: Vec<Secret>,
-    /// Set on top of the safe list and `inherit_env`.
-    pub env: Vec<(String, Secret)>,
-    /// Names taken over from our own environment beyond the safe list.
-    pub inherit_env: Vec<String>,
-    pub cwd: PathBuf,
-    pub limits: ProcessLimits,
-    pub sandbox: Sandbox,
-    /// The SHA-256 of its program, in hexadecimal, when a person approved it: no other is started.
-    pub pin: Option<String>,
-}
-
-impl StdioServer {
-    /// A program with nothing of our environment but the safe list, in the directory `/`.
-    pub fn new(command: impl Into<String>, args: &[&str]) -> Self {
-        Self {
-            command: command.into(),
-            args: args.iter().map(|arg| Secret::from(*arg)).collect(),
-            env: Vec::new(),
-            inherit_env: Vec::new(),
-            cwd: PathBuf::from("/"),
-            limits: ProcessLimits::default(),
-            sandbox: Sandbox::default(),
-            pin: None,
-        }
-    }
-}
-
-/// What a local server and all it starts may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ProcessLimits {
-    /// Bytes of memory that each process may write to; what is only reserved does not count. Default 4 GiB.
-    pub memory: Option<u64>,
-    /// Processes at the same time, threads counted. Default 1024.
-    pub processes: Option<u32>,
-}
-
-impl Default for ProcessLimits {
-    fn default() -> Self {
-        Self { memory: Some(4 << 30), processes: Some(1024) }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct HttpServer {
-    /// `http` or `https`; used as it is, nothing appended.
-    pub base_url: String,
-    pub headers: Vec<(String, Secret)>,
-    /// `None`: the headers alone, and a token that a person agreed to where the server asks for one and no header is one.
-    pub auth: Option<Auth>,
-}
-
-impl HttpServer {
-    /// Without headers of its own.
-    pub fn new(base_url: impl Into<String>) -> Self {
-        Self { base_url: base_url.into(), headers: Vec::new(), auth: None }
-    }
-}
-
 /// Which of a server's tools exist for us. Globs match the server's own tool names.
 #[derive(Debug, Clone, Default)]
 pub struct ToolFilter {
@@ -324,7 +250,7 @@ impl std::hash::Hash for ToolFilter {
 }
 
 /// An entry of `runtime.models`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     /// The name clients use.
     pub name: String,
@@ -338,6 +264,8 @@ pub struct Model {
     pub cassette: Option<PathBuf>,
     /// Without a trailing slash; the provider's default where the file is silent. Empty for `demo`.
     pub base_url: String,
+    /// Which addresses may be behind `base_url`.
+    pub reach: Reach,
     pub api_key: Option<Secret>,
     pub strategy: ToolCallStrategy,
     /// The dialect of the calls that it writes as text, one of [`crate::text_calls::names`]. Without: what its name
@@ -380,6 +308,7 @@ impl Model {
             model,
             cassette: None,
             base_url: base_url.into(),
+            reach: Reach::Named,
             api_key: None,
             strategy: ToolCallStrategy::NativeApi,
             tool_call_format: None,

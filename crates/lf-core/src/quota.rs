@@ -57,8 +57,13 @@ impl fmt::Display for OverQuota {
             Bound::Tokens(limit) => write!(out, "the limit of {limit} tokens per day is reached")?,
             Bound::Cost(limit) => write!(out, "the limit of ${limit} per day is reached")?,
         }
-        write!(out, "; try again in {} s", self.retry_after.as_secs().max(1))
+        write!(out, "; try again in {} s", whole_seconds(self.retry_after))
     }
+}
+
+/// A pause as it is told: rounded up, and at least one, so that whoever keeps to it is not too early.
+pub fn whole_seconds(pause: Duration) -> u64 {
+    (pause.as_secs() + u64::from(pause.subsec_nanos() > 0)).max(1)
 }
 
 /// The day of a time since 1970, in UTC.
@@ -77,9 +82,13 @@ pub struct Account {
 }
 
 impl Account {
-    /// Is told what is kept of this day: at least that was used, perhaps by others, too.
-    pub fn learn(&mut self, kept: Spent, now: Duration) {
+    /// Is told what was used of a day: at least that, perhaps by others, too. Of a day that has passed meanwhile nothing
+    /// counts any more.
+    pub fn learn(&mut self, kept: Spent, of_day: u64, now: Duration) {
         self.go_on(now);
+        if of_day != self.day {
+            return;
+        }
         self.spent.tokens = self.spent.tokens.max(kept.tokens);
         self.spent.cost = self.spent.cost.max(kept.cost);
     }

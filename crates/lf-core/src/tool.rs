@@ -242,6 +242,12 @@ pub trait ToolSource: Send + Sync {
     /// The tools of these servers. A server that cannot be reached costs only its own tools.
     fn list<'a>(&'a self, servers: &'a [String]) -> BoxFuture<'a, Catalogue>;
 
+    /// Ends when this server can be called, or cannot be: who may call it is asked after that, so that nothing is waited for
+    /// between the answer and the call.
+    fn ready<'a>(&'a self, _server: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Runs one tool. `attendant` is told of the server's reports, and asked what the server asks.
     fn call<'a>(
         &'a self,

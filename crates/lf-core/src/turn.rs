@@ -36,7 +36,7 @@ mod setup;
 pub use approval::{Ask, AskPerson, Decision, Verdict, Waiting, refusal};
 pub use course::{Course, Entry, OutOfPlace, Taken};
 pub use ending::{Limit, Spent};
-pub use judging::{Judge, Judged, Ran, Standing, denial, seen_in};
+pub use judging::{Before, Judge, Judged, Ran, Standing, denial, seen_in};
 pub use other_ways::{Rescue, StandIn};
 pub use output::{Cut, result_for_model};
 pub use over::Done;
@@ -45,6 +45,9 @@ pub use resume::{Resume, answer_in_order, check_answers, put_back, size_of};
 pub use run::RunTools;
 use run::say;
 pub use setup::Setup;
+
+/// Calls of one message of a model, which native ones cannot exceed.
+const MAX_CALLS: usize = 1024;
 
 /// What the driver does next.
 #[derive(Debug)]
@@ -162,6 +165,10 @@ struct Round {
     usage: Usage,
     /// A piece of the answer has come.
     begun: bool,
+    /// Bytes of the answer, also of what is held back.
+    came: usize,
+    /// It was given up before its end: it is paid for all the same, by estimate where nobody says how much it was.
+    given_up: bool,
     /// What must come back with the message.
     state: serde_json::Map<String, serde_json::Value>,
     /// Text after a call: it is shown after the call, once it is known who runs it.
@@ -174,6 +181,16 @@ struct RawCall {
     call: ToolCall,
     /// Given apart from the name, by the `<tool_use>` format.
     server: Option<String>,
+}
+
+impl Round {
+    /// Told once, however many there are.
+    fn too_many_calls(&mut self) {
+        let problem = format!("a message may have {MAX_CALLS} calls; what came after them was not run");
+        if self.malformed.last().is_none_or(|last| last.problem != problem) {
+            self.malformed.push(Malformed { raw: String::new(), problem });
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -211,6 +228,11 @@ impl AskModel {
     /// Takes a piece of the answer.
     pub fn push(&mut self, delta: ModelDelta, events: &mut Vec<ChatEvent>) {
         self.round.begun |= !matches!(delta, ModelDelta::Notice(_));
+        self.round.came += match &delta {
+            ModelDelta::Text(text) | ModelDelta::Reasoning(text) => text.len(),
+            ModelDelta::Call(call) => call.arguments.raw().len(),
+            _ => 0,
+        };
         match delta {
             ModelDelta::Notice(text) => self.turn.notice(text, events),
             ModelDelta::Text(text) => match &mut self.scanner {
@@ -237,7 +259,10 @@ impl AskModel {
             match piece {
                 Piece::Text(text) => self.show(text, events),
                 Piece::Reasoning(text) => self.reason(text, events),
-                Piece::Call(call) => self.round.calls.push(raw_call(call)),
+                Piece::Call(call) if self.round.calls.len() < MAX_CALLS => {
+                    self.round.calls.push(raw_call(call));
+                }
+                Piece::Call(_) => self.round.too_many_calls(),
                 Piece::Malformed { raw, problem } => self.round.malformed.push(Malformed { raw, problem }),
             }
         }
@@ -270,6 +295,7 @@ impl AskModel {
     pub fn fail(mut self, error: ModelError, events: &mut Vec<ChatEvent>) -> Done {
         self.flush(TextEnd::Cut, events);
         self.round.show_late(events);
+        self.round.given_up |= self.round.begun || error.is_given_up();
         self.turn.count(&self.round);
         self.turn.fail(error, events)
     }
@@ -278,6 +304,7 @@ impl AskModel {
     pub fn stop(mut self, events: &mut Vec<ChatEvent>) -> Done {
         self.flush(TextEnd::Cut, events);
         let Self { turn, mut round, .. } = self;
+        round.given_up = true;
         round.show_late(events);
         turn.stop(*round, events)
     }
@@ -311,6 +338,8 @@ impl AskModel {
 
     /// What the model had said of its answer is void; it is asked again.
     fn begin_again(&mut self, events: &mut Vec<ChatEvent>) {
+        self.round.given_up = true;
+        self.turn.spend(&self.round);
         self.turn.apart |= !self.round.text.is_empty();
         if !self.round.text.is_empty() || !self.round.reasoning.is_empty() {
             events.push(ChatEvent::Notice("the answer was interrupted and begins again".to_owned()));

@@ -19,7 +19,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use lf_core::McpServer;
-use lf_core::project::{Generation, StdioServer, Transport as Kind};
+use lf_core::project::{Generation, HttpServer, StdioServer, Transport as Kind};
+use lf_egress::{Clients, Egress};
 use rmcp::service::RunningServiceCancellationToken;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
@@ -50,9 +51,9 @@ pub(crate) struct Surroundings {
     pub(crate) program: PathBuf,
     pub(crate) keeps: bool,
     pub(crate) tracker: TaskTracker,
-    pub(crate) http: std::sync::OnceLock<reqwest::Client>,
+    pub(crate) http: std::sync::OnceLock<Clients>,
     /// Certificates, in DER, of authorities that remote servers are trusted with besides the system's.
-    pub(crate) roots: Vec<Vec<u8>>,
+    pub(crate) egress: Egress,
     pub(crate) generations: Generations,
     pub(crate) oauth: OAuth,
     pub(crate) records: Records,
@@ -204,13 +205,13 @@ impl Connection {
 }
 
 impl Surroundings {
-    /// The one client. Where it cannot be set up, such as for want of file descriptors, the next use tries again.
-    pub(crate) fn client(&self) -> Result<reqwest::Client, Failure> {
-        if let Some(client) = self.http.get() {
-            return Ok(client.clone());
+    /// The client for a server. Where none can be set up, such as for want of file descriptors, the next use tries again.
+    pub(crate) fn client(&self, server: &HttpServer) -> Result<reqwest::Client, Failure> {
+        if let Some(clients) = self.http.get() {
+            return crate::http::client(clients, server);
         }
-        let client = crate::http::client(&crate::http::Dialling::new(self.roots.clone()))?;
-        Ok(self.http.get_or_init(|| client).clone())
+        let clients = crate::http::clients(self.egress.clone())?;
+        crate::http::client(self.http.get_or_init(|| clients), server)
     }
 }
 

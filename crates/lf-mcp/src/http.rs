@@ -6,7 +6,6 @@ mod events;
 mod exchange;
 mod fate;
 mod repeat;
-mod resolve;
 mod watch;
 
 use std::collections::HashMap;
@@ -16,7 +15,7 @@ use std::time::Duration;
 use futures_util::stream::BoxStream;
 use http::{HeaderName, HeaderValue, StatusCode};
 use lf_core::project::HttpServer;
-use reqwest::redirect::{Attempt, Policy};
+use lf_egress::{Clients, Egress, NoClient, same_origin};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, PingRequest, ProtocolVersion, RequestId,
     ServerJsonRpcMessage, ServerResult,
@@ -42,13 +41,10 @@ pub(crate) use fate::{Fate, Told, failure_of, is_final, turned_away};
 use fate::{is_unsent, told, wanted_pause};
 use repeat::{Again, Repeatable};
 pub(crate) use repeat::{Once, called_tool};
-pub(crate) use resolve::Resolver;
 pub(crate) use watch::BROKEN_OFF;
 use watch::{Resumable, Watch};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Same-origin 307 and 308 only.
-const MAX_REDIRECTS: usize = 5;
 /// One event of a stream, in bytes: it carries a whole result.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
 /// One body, in bytes.
@@ -58,56 +54,44 @@ const MAX_CONCURRENT: usize = 1024;
 /// Of the question whether the server knows a session; the library counts its ids from 0.
 const PING: i64 = 1_000_000_003;
 
-/// How the client is set up.
-#[derive(Clone)]
-pub(crate) struct Dialling {
-    /// Certificates, in DER, of authorities that are trusted besides the system's.
-    pub(crate) roots: Vec<Vec<u8>>,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) resolver: Resolver,
+/// The clients that remote servers are reached with. A rustls provider must have been installed in the process.
+///
+/// # Errors
+/// When TLS cannot be set up.
+pub(crate) fn clients(egress: Egress) -> Result<Clients, Failure> {
+    clients_within(egress, CONNECT_TIMEOUT)
 }
 
-impl Dialling {
-    pub(crate) fn new(roots: Vec<Vec<u8>>) -> Self {
-        Self { roots, connect_timeout: CONNECT_TIMEOUT, resolver: Resolver::system() }
-    }
-}
-
-/// Builds the client. A rustls provider must have been installed in the process.
-pub(crate) fn client(dialling: &Dialling) -> Result<reqwest::Client, Failure> {
-    let roots = dialling.roots.iter().filter_map(|root| reqwest::Certificate::from_der(root).ok());
-    let roots: Vec<reqwest::Certificate> = roots.collect();
-    let built = builder(dialling).tls_certs_merge(roots.clone()).build();
-    // A system without any certificates still reaches what is not encrypted, or what was named.
-    let built = built.or_else(|_| builder(dialling).tls_certs_only(roots).build());
-    let built = built.or_else(|_| builder(dialling).tls_certs_only([]).build());
-    built.map_err(|error| Failure::new(format!("no HTTP client can be set up: {}", reason_of(&error))))
-}
-
-fn builder(dialling: &Dialling) -> reqwest::ClientBuilder {
+fn clients_within(egress: Egress, connect_timeout: Duration) -> Result<Clients, Failure> {
     let instance = HeaderValue::from_static(crate::endpoint::instance());
     let named = HeaderName::from_static(crate::endpoint::INSTANCE_HEADER);
-    reqwest::Client::builder()
-        .default_headers(http::HeaderMap::from_iter([(named, instance)]))
-        .user_agent(concat!("lf/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(dialling.connect_timeout)
-        .dns_resolver(Arc::new(dialling.resolver.clone()))
-        // A pooled connection may have been closed by the server just when a call is sent over it.
-        .pool_max_idle_per_host(0)
-        .redirect(Policy::custom(redirect))
+    let headers = http::HeaderMap::from_iter([(named, instance)]);
+    let clients = Clients::new(egress, move |builder| {
+        builder
+            .default_headers(headers.clone())
+            .user_agent(concat!("lf/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(connect_timeout)
+            // A pooled connection may have been closed by the server just when a call is sent over it.
+            .pool_max_idle_per_host(0)
+            .redirect(same_origin())
+    });
+    clients.map_err(|error| unusable(&error))
 }
 
-/// Credentials never cross an origin, and a POST never becomes a GET.
-fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
-    let keeps_method =
-        matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-    let same_origin =
-        attempt.previous().last().is_some_and(|previous| previous.origin() == attempt.url().origin());
-    if keeps_method && same_origin && attempt.previous().len() <= MAX_REDIRECTS {
-        attempt.follow()
-    } else {
-        attempt.stop()
+/// The client for a server, where it may be reached at all.
+///
+/// # Errors
+/// When its address is not dialled.
+pub(crate) fn client(clients: &Clients, server: &HttpServer) -> Result<reqwest::Client, Failure> {
+    match clients.to(&server.base_url, server.reach) {
+        Ok(client) => Ok(client.clone()),
+        Err(NoClient::Refused(refused)) => Err(Failure::new(refused.to_string())),
+        Err(NoClient::Broken(error)) => Err(unusable(&error)),
     }
+}
+
+fn unusable(error: &reqwest::Error) -> Failure {
+    Failure::new(format!("no HTTP client can be set up: {}", reason_of(error)))
 }
 
 /// The configured headers, as they are sent with each request.

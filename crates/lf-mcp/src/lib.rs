@@ -21,8 +21,6 @@ mod oauth;
 
 mod sse;
 
-mod blocking;
-
 mod private_file;
 
 mod connection;

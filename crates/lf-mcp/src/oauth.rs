@@ -24,6 +24,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lf_core::project::{Auth, HttpServer, OAuthClient};
 use lf_core::tool::BoxFuture;
+use lf_egress::Egress as Way;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
@@ -31,7 +32,6 @@ use tokio_util::task::TaskTracker;
 use url::Url;
 
 use crate::failure::Failure;
-use crate::http::Dialling;
 pub(crate) use account::{Account, Denied, Refusal};
 pub use account::{LoggedIn, LoggedOut};
 pub(crate) use challenge::Challenge;
@@ -75,7 +75,7 @@ pub trait Person: Send + Sync {
 struct Means {
     store: Store,
     consent: Consent,
-    dialling: Dialling,
+    egress: Way,
     tracker: TaskTracker,
 }
 
@@ -98,10 +98,10 @@ impl OAuth {
     pub(crate) fn new(
         directory: Option<PathBuf>,
         consent: Consent,
-        dialling: Dialling,
+        egress: Way,
         tracker: TaskTracker,
     ) -> Self {
-        let means = Means { store: Store::new(directory), consent, dialling, tracker };
+        let means = Means { store: Store::new(directory), consent, egress, tracker };
         Self { means, accounts: Mutex::default() }
     }
 
@@ -121,12 +121,13 @@ impl OAuth {
         let key = key(&base_url, client, is_own);
         let wanted = Instant::now();
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = accounts.iter_mut().find(|kept| kept.account.is_for(&key, client)) {
+        if let Some(kept) = accounts.iter_mut().find(|kept| kept.account.is_for(&key, client, server.reach)) {
             kept.wanted = wanted;
             return Some(kept.account.clone());
         }
         accounts.retain(|kept| Arc::strong_count(&kept.account) > 1 || kept.wanted.elapsed() < UNUSED_FOR);
-        let account = Account::new(key, (base_url, client.clone(), is_own), self.means.clone());
+        let place = egress::Server { url: base_url, reach: server.reach };
+        let account = Account::new(key, (place, client.clone(), is_own), self.means.clone());
         let account = Arc::new(account);
         accounts.push(Kept { account: account.clone(), wanted });
         Some(account)

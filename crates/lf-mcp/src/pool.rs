@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use lf_core::McpServer;
+use lf_core::operator::Operator;
 use lf_core::project::{Disabled, Generation, StdioServer};
 use lf_core::tool::Tool;
+use lf_egress::Egress;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::connection::{AskError, Generations, Lane, Surroundings};
 use crate::failure::{Cause, Failure};
-use crate::http::Dialling;
 use crate::oauth::{Consent, OAuth};
 use crate::open_session::OpenSession;
 use crate::project_tools::ProjectTools;
@@ -55,6 +56,8 @@ pub struct PoolOptions {
     pub list_wait: Duration,
     /// Certificates, in DER, of authorities that remote servers are trusted with besides the system's.
     pub roots: Vec<Vec<u8>>,
+    /// What the operator says of hosts.
+    pub operator: Arc<Operator>,
     /// The directory for tokens that people agreed to; without one they are gone with the process.
     pub tokens: Option<PathBuf>,
     /// Who agrees when a server wants it of a request.
@@ -74,6 +77,7 @@ impl PoolOptions {
             list_ttl: Duration::from_secs(5 * 60),
             list_wait: LIST_WAIT,
             roots: Vec::new(),
+            operator: Arc::default(),
             tokens: None,
             consent: Consent::Absent,
             generations: None,
@@ -152,12 +156,8 @@ impl SessionPool {
     /// Starts nothing. Its sessions need a runtime, and remote ones a rustls provider installed in the process.
     pub fn new(options: PoolOptions) -> Self {
         let tracker = TaskTracker::new();
-        let oauth = OAuth::new(
-            options.tokens,
-            options.consent,
-            Dialling::new(options.roots.clone()),
-            tracker.clone(),
-        );
+        let egress = Egress::new(options.operator, options.roots);
+        let oauth = OAuth::new(options.tokens, options.consent, egress.clone(), tracker.clone());
         let surroundings = Surroundings {
             oauth,
             environment: options.environment,
@@ -165,7 +165,7 @@ impl SessionPool {
             keeps: options.keeps,
             tracker,
             http: OnceLock::new(),
-            roots: options.roots,
+            egress,
             generations: Generations::kept_in(options.generations),
             records: Records::default(),
             relay: Relay::default(),

@@ -356,6 +356,15 @@ impl ToolSource for ProjectTools {
         })
     }
 
+    fn ready<'a>(&'a self, server: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Ok(server) = self.server(server) {
+                // why it is down is told by the call
+                drop(self.pool.live(server).await);
+            }
+        })
+    }
+
     fn call<'a>(
         &'a self,
         tool: &'a ToolRef,

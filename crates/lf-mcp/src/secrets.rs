@@ -26,8 +26,11 @@ pub(crate) struct Secrets {
     /// without its own directory, what a file server lists would be of no use.
     known: Vec<Secret>,
     /// What came by later: tokens that were got for this server.
-    learnt: RwLock<Vec<Secret>>,
+    learnt: RwLock<Vec<Learnt>>,
 }
+
+/// One secret, in all its forms.
+type Learnt = Vec<Secret>;
 
 /// Tokens of one connection that are remembered; the oldest are of no use to anybody.
 const MAX_LEARNT: usize = 8;
@@ -47,7 +50,7 @@ impl Secrets {
     /// Another secret, from now on.
     pub(crate) fn learn(&self, secret: &Secret) {
         let learnt = self.learnt();
-        if learnt.contains(secret) || secret.expose().len() < SHORTEST {
+        if learnt.iter().any(|one| one.contains(secret)) || secret.expose().len() < SHORTEST {
             return;
         }
         drop(learnt);
@@ -55,20 +58,20 @@ impl Secrets {
         if learnt.len() == MAX_LEARNT {
             learnt.remove(0);
         }
-        learnt.push(secret.clone());
+        learnt.push(secret.forms());
     }
 
-    fn learnt(&self) -> RwLockReadGuard<'_, Vec<Secret>> {
+    fn learnt(&self) -> RwLockReadGuard<'_, Vec<Learnt>> {
         self.learnt.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An error without secrets, also without the half of one that it was cut off in.
     pub(crate) fn message(&self, text: &str) -> String {
         let learnt = self.learnt();
-        let told: Vec<&str> = self.told.iter().chain(learnt.iter()).map(Secret::expose).collect();
+        let told: Vec<&str> = self.told.iter().chain(learnt.iter().flatten()).map(Secret::expose).collect();
         let mut text = without(text, &told);
         let end = text.trim_end_matches('…').len();
-        let half = self.known.iter().chain(learnt.iter()).filter_map(|secret| {
+        let half = self.known.iter().chain(learnt.iter().flatten()).filter_map(|secret| {
             let secret = secret.expose();
             let lengths = SHORTEST..secret.len();
             lengths.rev().find(|length| text.as_bytes()[..end].ends_with(&secret.as_bytes()[..*length]))
@@ -89,10 +92,10 @@ impl Secrets {
     /// A text of the server's content without secrets. Costs a search and no copy where there is none in it.
     pub(crate) fn content(&self, text: String) -> String {
         let learnt = self.learnt();
-        if !self.known.iter().chain(learnt.iter()).any(|secret| text.contains(secret.expose())) {
+        if !self.known.iter().chain(learnt.iter().flatten()).any(|secret| text.contains(secret.expose())) {
             return text;
         }
-        let known: Vec<&str> = self.known.iter().chain(learnt.iter()).map(Secret::expose).collect();
+        let known: Vec<&str> = self.known.iter().chain(learnt.iter().flatten()).map(Secret::expose).collect();
         without(&text, &known)
     }
 
@@ -117,8 +120,10 @@ pub fn secrets_of(server: &McpServer) -> Vec<Secret> {
     Secrets::of(server, &[]).known
 }
 
-/// The longer first: one may hold another.
+/// In all their forms, the longer first: one may hold another.
 fn ordered(mut secrets: Vec<Secret>) -> Vec<Secret> {
+    secrets.retain(|secret| secret.expose().len() >= SHORTEST);
+    secrets = secrets.iter().flat_map(Secret::forms).collect();
     secrets.retain(|secret| secret.expose().len() >= SHORTEST);
     secrets.sort_by(|a, b| b.expose().len().cmp(&a.expose().len()).then_with(|| a.expose().cmp(b.expose())));
     secrets.dedup();

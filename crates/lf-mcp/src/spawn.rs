@@ -33,7 +33,6 @@ use tokio::runtime::Handle;
 use tokio_util::either::Either;
 use tokio_util::task::TaskTracker;
 
-use crate::blocking;
 use crate::failure::{Cause, Failure};
 use crate::record::Record;
 use crate::secrets::Secrets;
@@ -43,6 +42,7 @@ pub(crate) use environment::child_environment;
 use environment::{LookupError, lookup};
 use group::Group;
 use keeping::Keeping;
+use lf_egress::blocking;
 use lf_keeper::KEEPERS;
 use limits::Bounds;
 pub(crate) use pin::Mark;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lf_core::ModelError;
+use lf_egress::{Clients, Egress};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use crate::refused::Refused;
@@ -42,39 +43,39 @@ impl Default for Timeouts {
 /// An HTTP client for model APIs; cloning it shares its connections.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pub(crate) inner: reqwest::Client,
+    pub(crate) clients: Clients,
     pub(crate) timeouts: Timeouts,
     pub(crate) tools: Arc<ToolTexts>,
     pub(crate) refused: Arc<Refused>,
 }
 
 impl Client {
-    /// A client for which `roots`, certificates in DER, are of authorities that are trusted besides the system's. Needs a
-    /// rustls provider to be installed before.
+    /// A client for the user of this machine, who names what is asked; `roots` as in [`Egress`].
     ///
     /// # Errors
     /// When TLS cannot be set up.
     pub fn trusting(timeouts: Timeouts, roots: &[Vec<u8>]) -> Result<Self, ModelError> {
-        let roots: Vec<_> =
-            roots.iter().filter_map(|root| reqwest::Certificate::from_der(root).ok()).collect();
-        let built = builder(&timeouts).tls_certs_merge(roots.clone()).build();
-        // A system without any certificates still reaches what is not encrypted, or what was named.
-        let built = built.or_else(|_| builder(&timeouts).tls_certs_only(roots).build());
-        let built = built.or_else(|_| builder(&timeouts).tls_certs_only([]).build());
-        let inner = built
-            .map_err(|error| ModelError::Unsupported(format!("the HTTP client cannot start: {error}")))?;
-        Ok(Self { inner, timeouts, tools: Arc::default(), refused: Arc::default() })
+        Self::over(Egress::new(Arc::default(), roots.to_vec()), timeouts)
     }
-}
 
-fn builder(timeouts: &Timeouts) -> reqwest::ClientBuilder {
-    reqwest::Client::builder()
-        .connect_timeout(timeouts.connect)
-        .tcp_nodelay(true)
-        .pool_idle_timeout(Duration::from_secs(60))
-        // a redirected POST would carry the key to another host
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("lf/", env!("CARGO_PKG_VERSION")))
+    /// A client that takes this way out. Needs a rustls provider to be installed before.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn over(egress: Egress, timeouts: Timeouts) -> Result<Self, ModelError> {
+        let clients = Clients::new(egress, move |builder| {
+            builder
+                .connect_timeout(timeouts.connect)
+                .tcp_nodelay(true)
+                .pool_idle_timeout(Duration::from_secs(60))
+                // a redirected POST would carry the key to another host
+                .redirect(reqwest::redirect::Policy::none())
+                .user_agent(concat!("lf/", env!("CARGO_PKG_VERSION")))
+        });
+        let clients = clients
+            .map_err(|error| ModelError::Unsupported(format!("the HTTP client cannot start: {error}")))?;
+        Ok(Self { clients, timeouts, tools: Arc::default(), refused: Arc::default() })
+    }
 }
 
 /// Largest answer that is not streamed, and largest error body that is read.

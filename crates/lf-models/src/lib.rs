@@ -24,6 +24,7 @@ use lf_core::project::Provider;
 use lf_core::{Model, ModelError, ModelProvider, ModelRequest};
 
 pub use http::{Client, Timeouts};
+pub use lf_egress::Egress;
 pub use over_http::ByteStream;
 
 /// Attempts after the first one, where nobody else can answer.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::stream;
-use lf_core::secret::without;
-use lf_core::{DeltaStream, Model, ModelDelta, ModelError, ModelProvider, ModelRequest};
+use lf_core::secret::{hidden_in_url, without};
+use lf_core::{DeltaStream, Model, ModelDelta, ModelError, ModelProvider, ModelRequest, Secret};
 use lf_dialects::upstream::{self, Encoded};
 use lf_dialects::{AnswerDecoder, openai_chat};
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use tracing::{debug, warn};
 
 use crate::endpoint::Endpoint;
@@ -231,13 +231,23 @@ impl Ask {
         let bytes = body.len();
         let mut request = self
             .client
-            .inner
+            .clients
+            .to(&self.endpoint.url, self.model.reach)
+            .map_err(|error| self.unreachable_for(error.to_string()))?
             .post(&*self.endpoint.url)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, self.endpoint.accept(self.streamed))
             .body(body);
         for (name, value) in self.endpoint.headers(&self.model, &self.encoded.headers) {
-            request = request.header(name, value);
+            // what cannot be sent is told when it is sent
+            let sensitive = HeaderValue::try_from(&value).map(|mut value| {
+                value.set_sensitive(true);
+                value
+            });
+            request = match sensitive {
+                Ok(value) => request.header(name, value),
+                Err(_) => request.header(name, value),
+            };
         }
         debug!(model = self.model.name, url = &*self.endpoint.shown, bytes, "asking the model");
         let timeouts = self.client.timeouts;
@@ -263,7 +273,12 @@ impl Ask {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> ModelError {
-        ModelError::Unreachable { url: self.endpoint.shown.to_string(), reason: reason(error) }
+        let refused = lf_egress::Refused::within(error).map(ToString::to_string);
+        self.unreachable_for(refused.unwrap_or_else(|| reason(error)))
+    }
+
+    fn unreachable_for(&self, reason: String) -> ModelError {
+        ModelError::Unreachable { url: self.endpoint.shown.to_string(), reason }
     }
 
     fn endless(&self) -> ModelError {
@@ -276,15 +291,18 @@ impl Ask {
 
     /// Upstreams repeat the key that they refuse; whoever asks us need not be who owns it.
     fn scrubbed(&self, mut error: ModelError) -> ModelError {
-        let Some(key) = &self.model.api_key else { return error };
-        let clean = |text: &mut String| *text = without(text, &[key.expose()]);
+        let hidden = hidden_in_url(&self.endpoint.url);
+        let secrets: Vec<Secret> = self.model.api_key.iter().chain(&hidden).flat_map(Secret::forms).collect();
+        let secrets: Vec<&str> = secrets.iter().map(Secret::expose).collect();
+        let clean = |text: &mut String| *text = without(text, &secrets);
         match &mut error {
             ModelError::Unauthorized { message, .. }
             | ModelError::RateLimited { message, .. }
             | ModelError::Failed { message, .. } => clean(message),
             ModelError::Rejected { message, body, .. } => {
                 clean(message);
-                if let Some(body) = body.as_mut().filter(|body| body.to_string().contains(key.expose())) {
+                let has_secret = |text: &str| without(text, &secrets) != text;
+                if let Some(body) = body.as_mut().filter(|body| has_secret(&body.to_string())) {
                     **body = serde_json::Value::Null;
                 }
             }

@@ -16,12 +16,13 @@ use lf_core::quota::OverQuota;
 use lf_core::{Model, ModelError, Project};
 use lf_dialects::openai_chat::RequestError;
 use lf_mcp::{ProjectTools, SessionPool};
+use lf_models::Egress;
 use lf_models::circuit::Circuits;
 use lf_store::Store;
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
-pub use crate::app::approvals::Command;
+pub use crate::app::approvals::{Command, Pending};
 pub(crate) use crate::app::editing::diagnostic;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
 pub use crate::app::generation::{Broken, ConfigStatus, Generation, Opened, RefusedEdit};
@@ -71,8 +72,8 @@ pub struct Parts {
     pub loader: Loader,
     pub pool: SessionPool,
     pub timeouts: lf_models::Timeouts,
-    /// Certificates, in DER, of authorities that model APIs are trusted with besides the system's.
-    pub roots: Vec<Vec<u8>>,
+    /// The way to model APIs; with what the operator says of projects and hosts.
+    pub egress: Egress,
     /// Where conversations are kept, or why they are not.
     pub store: Result<Store, String>,
     /// The directory in which every turn is recorded, as a cassette that is named after it.
@@ -133,12 +134,18 @@ impl App {
         if let Some(Opened { project, .. }) = &parts.project {
             tracing::info!(target: "services.mcp_service", server_count = project.servers.len(), "MCPService initialized");
         }
-        let projects = Projects::new(parts.project, parts.data_dir, parts.loader, parts.pool.clone());
+        let projects = Projects::new(
+            parts.project,
+            parts.data_dir,
+            parts.loader,
+            parts.pool.clone(),
+            parts.egress.operator.clone(),
+        );
         let resumes = Resumes::new(parts.store.as_ref().ok().cloned());
         let memory = parts.store.map(|store| Arc::new(Memory::new(store)));
         Ok(Self {
             pool: parts.pool,
-            client: lf_models::Client::trusting(parts.timeouts, &parts.roots)?,
+            client: lf_models::Client::over(parts.egress, parts.timeouts)?,
             resumes,
             results: Results::default(),
             quotas: Quotas::new(memory.as_ref().ok().cloned()),
@@ -242,19 +249,15 @@ impl App {
         self.projects.edit(move |reader| reader.remove(&namespace, &name)).await
     }
 
-    /// Commands of a stored project that came through the API and wait for an approval.
+    /// What of a project waits for an approval: commands, and what it takes out of the environment.
     ///
     /// # Errors
     /// [`EditRefusal::NotFound`], and when files cannot be read.
-    pub async fn pending_commands(
-        &self,
-        namespace: String,
-        name: String,
-    ) -> Result<Vec<Command>, EditRefusal> {
+    pub async fn pending(&self, namespace: String, name: String) -> Result<Pending, EditRefusal> {
         self.projects.edit(move |reader| reader.pending(&namespace, &name)).await
     }
 
-    /// Lets these commands run, as they were shown. Only for a person at this machine.
+    /// Approves this, as it was shown. Only for a person at this machine.
     ///
     /// # Errors
     /// When the approvals cannot be written.
@@ -262,12 +265,9 @@ impl App {
         &self,
         namespace: String,
         name: String,
-        commands: Vec<Command>,
+        pending: Pending,
     ) -> Result<(), EditRefusal> {
-        let full = format!("{namespace}/{name}");
-        self.projects
-            .edit(move |reader| reader.approvals.approve(&full, &commands).map_err(EditRefusal::Failed))
-            .await
+        self.projects.edit(move |reader| reader.approve(&namespace, &name, &pending)).await
     }
 
     /// The project and model that a name means: a model of `scope` (or else of the main project), or

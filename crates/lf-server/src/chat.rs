@@ -15,9 +15,7 @@ use lf_core::model::ChatRequest;
 use lf_core::policy::Labels;
 use lf_core::project::Provider;
 use lf_core::tool::Person;
-use lf_core::turn::{
-    Course, Done, Entry, Resume, Setup, Spent, Waiting, answer_in_order, check_answers, put_back,
-};
+use lf_core::turn::{Course, Done, Entry, Resume, Setup, Waiting, answer_in_order, check_answers, put_back};
 use lf_core::{
     Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Project, ToolRef, ToolSet, ToolSource,
 };
@@ -91,8 +89,8 @@ pub(crate) struct Prepared {
     pub upstreams: Upstreams,
     pub tools: Arc<dyn ToolSource>,
     pub check: Arc<dyn Check>,
-    /// Who pays for it; each was asked already.
-    pub payers: Vec<Payer>,
+    /// What it is let begin with; dropped before it begins, that is given back.
+    pub charge: Charge,
 }
 
 impl App {
@@ -133,7 +131,7 @@ impl App {
         let With { person, recording } = std::mem::take(&mut conversation.with);
         let attendance = conversation.attendance;
         let left = self.left_for(scope, &request).await?;
-        let Prepared { project, mut setup, asked, notices, upstreams, tools, check, payers } =
+        let Prepared { project, mut setup, asked, notices, upstreams, tools, check, charge } =
             self.prepare(scope, request, conversation).await?;
         if let Some(left) = left {
             // only now: what others decided meanwhile counts
@@ -146,7 +144,6 @@ impl App {
         let mut journal = recording.map(|recording| Box::new(recording) as Box<dyn Journal>);
         let turn_timeout = setup.limits.turn_timeout;
         let shelf = Shelf::new(&self.results, &setup, None);
-        let charge = Charge::new(&self.quotas, payers, Spent::default());
         let about = About::turn(&project, &setup, None);
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -208,7 +205,7 @@ impl App {
         let otherwise = if model.fallback.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
         let provider = lf_models::provider(&model, &self.client, otherwise)?;
         let tools = self.tools_of(&project, &model);
-        let check = self.check_of(&project, &model);
+        let check = self.check_of(&project, &model, &model.name);
         let mut catalogue = tools.list(&model.servers).await;
         if let Some(down) = catalogue.down.iter().find(|down| down.required) {
             return Err(Refusal::RequiredServerDown {
@@ -235,6 +232,7 @@ impl App {
         let asked = if conversation.before.is_empty() { own(&all) } else { sent };
         let mut messages = prompted(&project, &model, all, &request.variables)?;
         set.expose_history(&mut messages);
+        let is_judged = is_judged(&project, &set, conversation.seen);
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
             model: called,
@@ -253,7 +251,7 @@ impl App {
             images: model.images,
             calls_left: conversation.calls_left,
             always: conversation.always,
-            judged: model.provider != Provider::Replay && !project.policy.is_empty(),
+            judged: model.provider != Provider::Replay && is_judged,
             seen: conversation.seen,
             waiting: conversation.waiting,
         };
@@ -263,9 +261,8 @@ impl App {
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
         // last: what is refused for another reason costs nothing
-        let payers = payers(&project);
-        self.quotas.admit(&payers).await?;
-        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, payers })
+        let charge = self.quotas.admit(payers(&project)).await?;
+        Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, charge })
     }
 
     /// The tools this model may use: its own servers', and no others; those of the recorded turn for a cassette.
@@ -278,13 +275,13 @@ impl App {
         Arc::new(self.pool.tools(servers))
     }
 
-    /// Who says which calls of a turn of this model run.
-    pub(crate) fn check_of(&self, project: &Arc<Project>, model: &Model) -> Arc<dyn Check> {
+    /// Who says which calls of a turn run in which this model answers, and that one was `asked` for.
+    pub(crate) fn check_of(&self, project: &Arc<Project>, model: &Model, asked: &str) -> Arc<dyn Check> {
         if model.provider == Provider::Replay {
             return Arc::new(Recorded);
         }
         let (project, active) = (project.clone(), self.active(project));
-        let began = Began { project, model: model.name.clone(), pool: self.pool.clone() };
+        let began = Began { project, model: asked.to_owned(), pool: self.pool.clone() };
         Arc::new(Rules::of_turn(active, began))
     }
 
@@ -379,6 +376,12 @@ fn listed(names: &[&str]) -> String {
     }
     text.push(']');
     text
+}
+
+/// Whether the rules have anything to say of a turn with these tools. Servers may label their tools, too, and the flow rule
+/// is there without a policy.
+fn is_judged(project: &Project, set: &ToolSet, seen: Labels) -> bool {
+    !project.policy.is_empty() || !seen.is_empty() || set.has_labels()
 }
 
 #[cfg(test)]

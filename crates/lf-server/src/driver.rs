@@ -75,6 +75,7 @@ pub(crate) fn drive(
         remember,
     } = drive;
     let tools = shelf.over(tools);
+    let charge = charge.begun();
     let stop = stop.unwrap_or_default();
     stream! {
         let started = Instant::now();

@@ -257,6 +257,7 @@ impl Gate<'_> {
             Err(No::Tool) => return Err(Refused::UnknownTool(tool)),
             Err(No::Said(text)) => return Ok(merged::failed(&text)),
         };
+        pool.ready(server, caller).await;
         // the configuration may have changed since the server was looked up
         if !self.gateway.has(server).await {
             return Err(Refused::Unavailable(format!(

@@ -41,11 +41,11 @@ pub mod view;
 pub mod explain;
 
 pub use app::{
-    App, Broken, Command, ConfigStatus, EditRefusal, Generation, Loader, Opened, Parts, Refusal, RefusedEdit,
-    StoredProject, Wanted,
+    App, Broken, Command, ConfigStatus, EditRefusal, Generation, Loader, Opened, Parts, Pending, Refusal,
+    RefusedEdit, StoredProject, Wanted,
 };
 pub use chat::{Calls, With};
 pub use gateway::{Gateway, Offering};
-pub use lf_models::Timeouts;
+pub use lf_models::{Egress, Timeouts};
 pub use recording::Recording;
 pub use serve::{BindError, Serve, bind, serve};

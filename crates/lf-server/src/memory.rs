@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use lf_core::model::ChatRequest;
-use lf_core::turn::{Course, Done, Entry, Spent, seen_in};
+use lf_core::turn::{Course, Done, Entry, seen_in};
 use lf_core::{ChatEvent, Journal, Message, ModelError, Project};
 use lf_store::{Begin, Conversation, Known, Store, StoreError, TurnState};
 use tokio::sync::OwnedMutexGuard;
@@ -30,7 +30,6 @@ use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::chat::{self, Prepared};
 use crate::driver::{Approving, Drive, drive};
-use crate::quotas::Charge;
 use crate::recording::{Recorded, Recording};
 use crate::results::Shelf;
 
@@ -141,7 +140,6 @@ struct Ready {
     approving: Approving,
     recording: Option<Recording>,
     shelf: Shelf,
-    charge: Charge,
     conversation: String,
     /// What the client said, with the ids of the messages.
     said: Vec<(String, Message)>,
@@ -320,7 +318,7 @@ impl App {
 
     fn armed(
         &self,
-        mut prepared: Prepared,
+        prepared: Prepared,
         conversation: String,
         said: Vec<(String, Message)>,
         attendance: Attendance,
@@ -335,10 +333,8 @@ impl App {
         let recording = self.recording(&prepared.project, &prepared.setup, None);
         let journals = self.memory().ok().map(|memory| (memory.store.clone(), conversation.clone()));
         let shelf = Shelf::new(&self.results, &prepared.setup, journals);
-        let payers = std::mem::take(&mut prepared.payers);
-        let charge = Charge::new(&self.quotas, payers, Spent::default());
         let (kept, after) = (0, None);
-        Ready { prepared, approving, recording, shelf, charge, conversation, said, kept, after, guard }
+        Ready { prepared, approving, recording, shelf, conversation, said, kept, after, guard }
     }
 }
 
@@ -349,8 +345,7 @@ fn not_begun(error: &tokio::task::JoinError) -> Refusal {
 impl Memory {
     /// Keeps what was said and the beginning of its turn, and lets it run. Nothing where another daemon's turn came first.
     async fn set_going(self: &Arc<Self>, ready: Ready) -> Result<Option<Arc<Running>>, Refusal> {
-        let Ready { prepared, approving, recording, shelf, charge, conversation, said, kept, after, guard } =
-            ready;
+        let Ready { prepared, approving, recording, shelf, conversation, said, kept, after, guard } = ready;
         let turn = prepared.setup.id.clone();
         let begun = Entry::Begun(Box::new(prepared.setup.clone()));
         let said_now = &said[kept..];
@@ -358,13 +353,8 @@ impl Memory {
         let begin = Begin { turn: &turn, conversation: &conversation, said: said_now, begun: &begun, after };
         let kept = match self.store.begin(begin).await {
             Ok(journal) => Box::new(journal),
-            Err(error) => {
-                charge.not_begun();
-                return match error {
-                    StoreError::Overtaken { .. } => Ok(None),
-                    error => Err(unkept(&error)),
-                };
-            }
+            Err(StoreError::Overtaken { .. }) => return Ok(None),
+            Err(error) => return Err(unkept(&error)),
         };
         let mut journal: Box<dyn Journal> = match recording {
             Some(recording) => Box::new(Recorded { kept, recording }),
@@ -379,7 +369,7 @@ impl Memory {
             tools: prepared.tools,
             check: prepared.check,
             shelf,
-            charge,
+            charge: prepared.charge,
             turn_timeout,
             person: None,
             journal: Some(journal),
@@ -404,6 +394,7 @@ impl Memory {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(running.turn.clone(), running.clone());
         let done: Arc<Mutex<Option<Done>>> = Arc::default();
+        with.charge = with.charge.kept();
         let left = done.clone();
         with.remember = Box::new(move |done| {
             *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);

@@ -1,12 +1,13 @@
 //! What callers use over time, and who has to wait. Counted in memory, and kept in the store where there is one, so that a
 //! restart gives nobody a new day, nor does a second daemon on the same store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lf_core::quota::{Account, Quota, day};
 use lf_core::turn::Spent;
+use tokio::sync::RwLock;
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -29,50 +30,73 @@ pub(crate) struct Payer {
 pub(crate) struct Quotas(Arc<All>);
 
 struct All {
-    accounts: Mutex<HashMap<Arc<str>, Account>>,
-    /// By account and day: what is not in the store yet.
-    unkept: Mutex<HashMap<(Arc<str>, i64), Spent>>,
+    books: Mutex<Books>,
+    /// What is being added to the store. Meanwhile nobody reads there, so that nothing is counted twice or not at all.
+    flush: RwLock<Flush>,
     memory: Option<Arc<Memory>>,
+}
+
+#[derive(Default)]
+struct Books {
+    accounts: HashMap<Arc<str>, Account>,
+    /// Those of which it is known what the store has.
+    known: HashSet<Arc<str>>,
+    unkept: Used,
+}
+
+/// By account and day: what is not in the store yet.
+type Used = HashMap<(Arc<str>, i64), Spent>;
+
+#[derive(Default)]
+struct Flush {
+    id: String,
+    /// Nothing, once it is certainly there.
+    used: Used,
 }
 
 impl Quotas {
     pub(crate) fn new(memory: Option<Arc<Memory>>) -> Self {
-        Self(Arc::new(All { accounts: Mutex::default(), unkept: Mutex::default(), memory }))
+        Self(Arc::new(All { books: Mutex::default(), flush: RwLock::default(), memory }))
     }
 
     /// Lets a turn begin, for which all of these pay.
     ///
     /// # Errors
     /// [`Refusal::OverQuota`]; then nothing is counted.
-    pub(crate) async fn admit(&self, payers: &[Payer]) -> Result<(), Refusal> {
-        let payers: Vec<&Payer> = payers.iter().filter(|payer| !payer.quota.is_none()).collect();
-        for payer in &payers {
+    pub(crate) async fn admit(&self, payers: Vec<Payer>) -> Result<Charge, Refusal> {
+        let mut charge = Charge::new(self, payers, Spent::default());
+        for payer in &charge.payers {
             self.know(payer).await;
         }
         let now = now();
-        let mut accounts = lock(&self.0.accounts);
-        for Payer { account, quota } in &payers {
-            accounts.entry(account.clone()).or_default().check(quota, now).map_err(Refusal::OverQuota)?;
+        let mut books = self.0.books();
+        for Payer { account, quota } in &charge.payers {
+            books
+                .accounts
+                .entry(account.clone())
+                .or_default()
+                .check(quota, now)
+                .map_err(Refusal::OverQuota)?;
         }
-        for Payer { account, quota } in &payers {
-            accounts.entry(account.clone()).or_default().begin(quota);
+        for Payer { account, quota } in &charge.payers {
+            books.accounts.entry(account.clone()).or_default().begin(quota);
         }
-        Ok(())
+        drop(books);
+        charge.stage = Stage::Admitted;
+        Ok(charge)
     }
 
     /// Reads what was used before this daemon began; where daemons share the store, each time, because all of them use it.
     /// A store that cannot be read costs that count, and no chat.
     async fn know(&self, Payer { account, quota }: &Payer) {
         let Some(memory) = self.0.memory.as_ref().filter(|_| quota.is_of_days()) else { return };
-        if !memory.store.is_shared() && lock(&self.0.accounts).contains_key(account) {
+        if !memory.store.is_shared() && self.0.books().known.contains(account) {
             return;
         }
-        let now = now();
-        let reason = match timeout(READ_WAIT, memory.store.spent(account, whole_day(now))).await {
-            Ok(Ok(kept)) => {
-                return lock(&self.0.accounts).entry(account.clone()).or_default().learn(kept, now);
-            }
-            Ok(Err(error)) => error.to_string(),
+        let of_day = day(now());
+        let reason = match timeout(READ_WAIT, self.0.read(memory, account, of_day)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(reason)) => reason,
             Err(_) => format!("it takes longer than {READ_WAIT:?}"),
         };
         warn!(%account, reason, "what was used before cannot be read");
@@ -80,34 +104,68 @@ impl Quotas {
 
     fn spend(&self, payers: &[Payer], spent: Spent) {
         let now = now();
+        let mut books = self.0.books();
         for Payer { account, .. } in payers {
-            lock(&self.0.accounts).entry(account.clone()).or_default().spend(spent, now);
+            books.accounts.entry(account.clone()).or_default().spend(spent, now);
             if self.0.memory.is_some() {
-                let mut unkept = lock(&self.0.unkept);
-                *unkept.entry((account.clone(), whole_day(now))).or_default() += spent;
+                *books.unkept.entry((account.clone(), signed(day(now)))).or_default() += spent;
             }
         }
-        if let Some(memory) = &self.0.memory
-            && tokio::runtime::Handle::try_current().is_ok()
-        {
-            let all = self.0.clone();
-            memory.later(async move { all.keep().await });
-        }
+        drop(books);
+        self.0.keep_later();
     }
 }
 
 impl All {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read(self: &Arc<Self>, memory: &Memory, account: &Arc<str>, of_day: u64) -> Result<(), String> {
+        let flush = self.flush.read().await;
+        if !flush.used.is_empty() {
+            self.keep_later();
+            return Err("what was used last may be there, or not".to_owned());
+        }
+        let mut used =
+            memory.store.spent(account, signed(of_day)).await.map_err(|error| error.to_string())?;
+        let mut books = self.books();
+        used += books.unkept.get(&(account.clone(), signed(of_day))).copied().unwrap_or_default();
+        books.accounts.entry(account.clone()).or_default().learn(used, of_day, now());
+        books.known.insert(account.clone());
+        Ok(())
+    }
+
+    fn keep_later(self: &Arc<Self>) {
+        if let Some(memory) = &self.memory
+            && tokio::runtime::Handle::try_current().is_ok()
+        {
+            let all = self.clone();
+            memory.later(async move { all.keep().await });
+        }
+    }
+
     /// One commit for all that came together. What cannot be kept now goes with the next.
     async fn keep(&self) {
-        let unkept = std::mem::take(&mut *lock(&self.unkept));
-        let Some(memory) = self.memory.as_ref().filter(|_| !unkept.is_empty()) else { return };
-        let used: Vec<(&str, i64, Spent)> =
-            unkept.iter().map(|((account, day), spent)| (&**account, *day, *spent)).collect();
-        if let Err(error) = memory.store.spend(&used).await {
-            warn!(%error, "what was used cannot be kept now");
-            for (account, spent) in unkept {
-                *lock(&self.unkept).entry(account).or_default() += spent;
+        let Some(memory) = &self.memory else { return };
+        let mut flush = self.flush.write().await;
+        loop {
+            let before = (!flush.id.is_empty()).then(|| flush.id.clone());
+            if flush.used.is_empty() {
+                let used = std::mem::take(&mut self.books().unkept);
+                if used.is_empty() {
+                    return;
+                }
+                *flush = Flush { id: uuid::Uuid::now_v7().simple().to_string(), used };
             }
+            let used: Vec<(&str, i64, Spent)> =
+                flush.used.iter().map(|((account, day), spent)| (&**account, *day, *spent)).collect();
+            let before = before.as_deref().filter(|before| *before != flush.id);
+            if let Err(error) = memory.store.spend((&flush.id, before), &used).await {
+                warn!(%error, "what was used cannot be kept now");
+                return;
+            }
+            flush.used.clear();
         }
     }
 }
@@ -116,16 +174,29 @@ impl All {
 pub(crate) struct Charge {
     quotas: Quotas,
     payers: Vec<Payer>,
+    stage: Stage,
     counted: Spent,
     /// The answer that is under way, by estimate.
     pending: Spent,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing is to be given back.
+    Free,
+    /// Let begin. A turn that then does not takes nothing of a minute.
+    Admitted,
+    /// Whoever drops it in the middle of an ask ends it.
+    Begun,
+    /// Whoever drops it leaves it to another process, which counts what was asked.
+    Kept,
+}
+
 impl Charge {
-    /// For a turn of which so much was counted before.
+    /// For a turn that was let begin before, and of which so much was counted.
     pub(crate) fn new(quotas: &Quotas, mut payers: Vec<Payer>, counted: Spent) -> Self {
         payers.retain(|payer| !payer.quota.is_none());
-        Self { quotas: quotas.clone(), payers, counted, pending: Spent::default() }
+        Self { quotas: quotas.clone(), payers, stage: Stage::Free, counted, pending: Spent::default() }
     }
 
     /// Whether anything is counted at all.
@@ -133,12 +204,18 @@ impl Charge {
         !self.payers.is_empty()
     }
 
-    /// The turn was let begin, and did not.
-    pub(crate) fn not_begun(self) {
-        let mut accounts = lock(&self.quotas.0.accounts);
-        for Payer { account, quota } in &self.payers {
-            accounts.entry(account.clone()).or_default().take_back(quota);
+    /// The turn begins, or goes on.
+    pub(crate) fn begun(mut self) -> Self {
+        if self.stage != Stage::Kept {
+            self.stage = Stage::Begun;
         }
+        self
+    }
+
+    /// The turn begins, and is gone on with when it is cut off here.
+    pub(crate) fn kept(mut self) -> Self {
+        self.stage = Stage::Kept;
+        self
     }
 
     /// A model is asked, for about so much.
@@ -162,8 +239,17 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if self.pending != Spent::default() && self.counts() {
-            self.quotas.spend(&self.payers, self.pending);
+        match self.stage {
+            Stage::Begun if self.pending != Spent::default() && self.counts() => {
+                self.quotas.spend(&self.payers, self.pending);
+            }
+            Stage::Admitted => {
+                let mut books = self.quotas.0.books();
+                for Payer { account, quota } in &self.payers {
+                    books.accounts.entry(account.clone()).or_default().take_back(quota);
+                }
+            }
+            Stage::Free | Stage::Begun | Stage::Kept => {}
         }
     }
 }
@@ -172,12 +258,9 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-fn whole_day(now: Duration) -> i64 {
-    i64::try_from(day(now)).unwrap_or(i64::MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// A day as the store has it.
+fn signed(day: u64) -> i64 {
+    i64::try_from(day).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

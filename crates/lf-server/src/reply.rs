@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use lf_core::ModelError;
-use lf_core::quota::{Bound, OverQuota};
+use lf_core::quota::{Bound, OverQuota, whole_seconds};
 use lf_dialects::anthropic_messages;
 use lf_dialects::openai_chat::{self, ErrorReply, RequestError};
 use serde_json::{Value, json};
@@ -229,7 +229,7 @@ pub(crate) fn error_reply(error: ErrorReply) -> Response {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let mut response = (status, Json(error.body)).into_response();
     if let Some(pause) = error.retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(pause.as_secs().max(1)));
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(pause)));
     }
     response
 }

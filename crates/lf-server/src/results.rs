@@ -130,6 +130,10 @@ impl ToolSource for WithResults {
         self.tools.list(servers)
     }
 
+    fn ready<'a>(&'a self, server: &'a str) -> BoxFuture<'a, ()> {
+        self.tools.ready(server)
+    }
+
     fn call<'a>(
         &'a self,
         tool: &'a ToolRef,

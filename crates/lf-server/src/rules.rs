@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lf_core::policy::{Case, Earlier, Judgement, Labels, Policy, deadline};
+use lf_core::policy::{Case, Judgement, Labels, Policy, deadline};
 use lf_core::results::SOURCE;
 use lf_core::tool::{Approval, Hints};
-use lf_core::turn::{Judged, Standing};
+use lf_core::turn::{Before, Judged, Standing};
 use lf_core::{Project, ToolRef, ToolSource};
 use lf_mcp::{ProjectTools, SessionPool};
 use serde_json::{Map, Value};
@@ -35,7 +35,7 @@ pub(crate) struct Facts {
     pub hints: Hints,
     /// Those that its server gives it; what the file says is added.
     pub labels: Labels,
-    pub earlier: Vec<Earlier>,
+    pub earlier: Before,
     pub seen: Labels,
     /// A person has said yes to this call.
     pub is_approved: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Facts {
 impl Facts {
     /// Of a client's own call: nothing but what the server lists.
     pub(crate) fn alone(tool: ToolRef, hints: Hints, labels: Labels) -> Self {
-        let (earlier, seen) = (Vec::new(), Labels::default());
+        let (earlier, seen) = (Before::default(), Labels::default());
         Self { tool, hints, labels, earlier, seen, is_approved: false, is_trusted: false }
     }
 

@@ -1,12 +1,13 @@
 //! The accept loop and the drain.
 
+mod unread;
+
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use lf_mcp::endpoint::Endpoint;
@@ -104,7 +105,7 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, options: Serve) {
         let Some((stream, peer, permit)) = accepted else { continue };
         let service = service.clone();
         let handler = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
-            service.clone().oneshot(request.map(Body::new))
+            service.clone().oneshot(unread::read_on(request))
         });
         let connection = builder.serve_connection(TokioIo::new(unstalled(stream)), handler).with_upgrades();
         let stop = options.stop.clone();

@@ -207,13 +207,9 @@ impl Fold {
             "tool_result" => {
                 self.answered = true;
                 let result = ToolResult {
-                    call_id,
                     name: Some(text("name")),
-                    content: text("text").into(),
                     is_error: lf["is_error"] == true,
-                    rest: Map::new(),
-                    ran: None,
-                    kept: None,
+                    ..ToolResult::new(call_id, text("text"))
                 };
                 let elapsed = Duration::from_millis(lf["elapsed_ms"].as_u64().unwrap_or_default());
                 Some(ChatEvent::CallFinished { result, elapsed })

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use lf_core::visible::words;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -67,10 +68,11 @@ impl Trouble {
         let mut err = anstream::stderr().lock();
         let _ = match self.rendered {
             true => writeln!(err, "{}", self.message.trim_end()),
-            false => writeln!(err, "{red}error{red:#}: {}", self.message),
+            // it may repeat what a stranger said
+            false => writeln!(err, "{red}error{red:#}: {}", words(&self.message)),
         };
         if let Some(hint) = &self.hint {
-            let _ = writeln!(err, "{cyan}hint{cyan:#}: {hint}");
+            let _ = writeln!(err, "{cyan}hint{cyan:#}: {}", words(hint));
         }
     }
 }

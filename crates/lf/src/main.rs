@@ -167,7 +167,7 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
         }
         Command::Config(Config::Status { server, json }) => config::status(server.as_deref(), *json).await,
         Command::Config(Config::Approve { project, dry_run }) => {
-            let app = app(common, None)?;
+            let app = app(common, project::load_if_there(common)?)?;
             projects::approve(&app, project.as_deref(), *dry_run).await
         }
         Command::Config(Config::Why(options)) => explain::why(common, options).await,
@@ -254,13 +254,15 @@ fn app_with(
     options.tokens = Some(data_dir.join("oauth"));
     options.consent = consent;
     options.generations = Some(data_dir.join("mcp-generations.json"));
+    let operator = Arc::new(project::operator(&data_dir)?);
+    options.operator = operator.clone();
     let parts = Parts {
         project: project.map(Into::into),
         data_dir,
         loader: project::loader(),
         pool: SessionPool::new(options),
         timeouts: lf_server::Timeouts::default(),
-        roots,
+        egress: lf_server::Egress::new(operator, roots),
         store: kept.store,
         recordings: kept.recordings,
     };

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use lf_config::{LoadError, Loaded, Style};
+use lf_core::operator::Operator;
 
 use crate::args::Common;
 use crate::exit::{Trouble, tell};
@@ -48,6 +49,14 @@ pub(crate) fn load_if_any(common: &Common) -> Result<Option<Loaded>, Trouble> {
     }
 }
 
+/// The project of the directory, where there is one.
+pub(crate) fn load_if_there(common: &Common) -> Result<Option<Loaded>, Trouble> {
+    match lf_config::find(&directory(common)?) {
+        Err(LoadError::NotFound { .. }) if common.config.is_none() => Ok(None),
+        _ => load(common).map(Some),
+    }
+}
+
 /// The file that the options mean.
 pub(crate) fn path(common: &Common) -> Result<PathBuf, Trouble> {
     match &common.config {
@@ -69,6 +78,11 @@ pub(crate) fn data_dir(common: &Common) -> PathBuf {
         let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
         home.join(".llamafarm")
     })
+}
+
+/// What the operator says in the data directory. A daemon that does not know it must not run.
+pub(crate) fn operator(data_dir: &Path) -> Result<Operator, Trouble> {
+    lf_config::operator(data_dir).map_err(|error| trouble(&error))
 }
 
 /// Reads a project for the daemon.

@@ -1,5 +1,8 @@
 //! `lf projects …` and `lf config approve`: what is stored in the data directory.
 
+use std::path::Path;
+
+use lf_core::project::{Carried, Destination};
 use lf_server::{App, Command, EditRefusal, StoredProject};
 use serde_json::{Value, json};
 
@@ -62,18 +65,24 @@ fn shown(project: &StoredProject) -> Value {
     })
 }
 
-/// Shows every command that waits, and lets it run from now on.
+/// Shows everything that waits, and approves it as it was shown.
 pub(crate) async fn approve(app: &App, project: Option<&str>, dry_run: bool) -> Result<Exit, Trouble> {
     let names = match project {
         Some(project) => vec![parts(project)?],
         None => {
-            let all = app.list_projects(None).await?;
-            all.into_iter().map(|project| (project.namespace, project.name)).collect()
+            // the file that is edited here was trusted when the daemon started: it is asked about by its name only
+            let stored = app.data_dir().join("projects").canonicalize().ok();
+            let is_stored = |root: &Path| stored.as_ref().is_some_and(|stored| root.starts_with(stored));
+            let own = app.project().filter(|own| !is_stored(&own.root));
+            let own = own.map(|own| (own.namespace.clone(), own.name.clone()));
+            let all = app.list_projects(None).await?.into_iter();
+            let all = all.map(|project| (project.namespace, project.name));
+            all.filter(|name| own.as_ref() != Some(name)).collect()
         }
     };
     let mut waiting = 0;
     for (namespace, name) in names {
-        let pending = match app.pending_commands(namespace.clone(), name.clone()).await {
+        let pending = match app.pending(namespace.clone(), name.clone()).await {
             Ok(pending) => pending,
             Err(refusal) if project.is_some() => return Err(refusal.into()),
             Err(refusal) => {
@@ -82,19 +91,33 @@ pub(crate) async fn approve(app: &App, project: Option<&str>, dry_run: bool) -> 
             }
         };
         waiting += pending.len();
-        for command in &pending {
+        for command in &pending.commands {
             show(&namespace, &name, command)?;
+        }
+        for carried in &pending.secrets {
+            print_line(format_args!("{namespace}/{name}: {}", printable(&asked(carried))))?;
         }
         if !dry_run && !pending.is_empty() {
             app.approve(namespace, name, pending).await?;
         }
     }
     match (waiting, dry_run) {
-        (0, _) => anstream::eprintln!("no command waits for an approval"),
-        (waiting, true) => anstream::eprintln!("{waiting} command(s) wait; nothing was approved"),
-        (waiting, false) => anstream::eprintln!("{waiting} command(s) approved"),
+        (0, _) => anstream::eprintln!("nothing waits for an approval"),
+        (waiting, true) => anstream::eprintln!("{waiting} wait; nothing was approved"),
+        (waiting, false) => anstream::eprintln!("{waiting} approved"),
     }
     Ok(Exit::Success)
+}
+
+/// What a person says yes to.
+fn asked(carried: &Carried) -> String {
+    match (&carried.variable, &carried.to) {
+        (Some(variable), Destination::Texts) => {
+            format!("variable {variable} is shown to models and clients")
+        }
+        (Some(variable), to) => format!("variable {variable} goes to {to}"),
+        (None, to) => format!("connections to {to}"),
+    }
 }
 
 /// Everything that decides what runs. Arguments are shown whole: a mask could hide what they do.

@@ -95,6 +95,9 @@ pub struct ScriptedTool {
     /// Its hints, such as `readOnlyHint`.
     #[serde(default)]
     pub annotations: Option<Value>,
+    /// The `_meta` that it is listed with.
+    #[serde(default)]
+    pub meta: Option<Value>,
     #[serde(default)]
     pub act: Act,
 }
@@ -154,7 +157,7 @@ pub enum Act {
 
 impl ScriptedTool {
     pub fn new(name: &str, act: Act) -> Self {
-        Self { name: name.to_owned(), description: None, schema: None, annotations: None, act }
+        Self { name: name.to_owned(), description: None, schema: None, annotations: None, meta: None, act }
     }
 
     /// With this JSON Schema of its arguments.
@@ -175,6 +178,9 @@ impl ScriptedTool {
         let mut declaration = json!({"name": self.name, "description": description, "inputSchema": schema});
         if let Some(annotations) = &self.annotations {
             declaration["annotations"] = annotations.clone();
+        }
+        if let Some(meta) = &self.meta {
+            declaration["_meta"] = meta.clone();
         }
         declaration
     }

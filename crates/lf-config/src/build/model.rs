@@ -1,8 +1,10 @@
 //! Entries of `runtime.models`.
 
 use lf_core::Secret;
+use lf_core::place::Reach;
 use lf_core::project::{Disabled, Limits, Model, Price, Provider, ToolCallStrategy};
 
+use super::carry::{self, Key};
 use super::{Context, Names, Reading, broken, is_header_value, known, provider, tools};
 use crate::diagnostic::{Report, did_you_mean, quote};
 use crate::node::Node;
@@ -56,6 +58,7 @@ pub(super) fn read(
             return Err(broken());
         }
     };
+    let (api_key, from) = api_key(&mut reading, raw.api_key, kind);
     let price = price(raw.price.as_ref()).or_else(|| kind.price());
     if price.is_none() && limits.cost_usd.is_some() {
         unpriced(&mut reading, name);
@@ -71,7 +74,8 @@ pub(super) fn read(
         cassette: (kind == Provider::Replay).then(|| reading.context.directory.join(&model)),
         model,
         base_url: base_url(&mut reading, raw.base_url, kind),
-        api_key: api_key(&mut reading, raw.api_key, kind),
+        reach: Reach::Named,
+        api_key,
         strategy: match raw.tool_call_strategy {
             None | Some(RawStrategy::NativeApi) => ToolCallStrategy::NativeApi,
             Some(RawStrategy::PromptBased) => ToolCallStrategy::PromptBased,
@@ -86,6 +90,8 @@ pub(super) fn read(
         limits,
         fallback: raw.fallback.unwrap_or_default(),
     };
+    let prompts = model.prompts.iter().filter_map(|prompt| names.prompts.used.get(prompt)).flatten();
+    carry::by_model(&model, from, expanded.used.iter(), prompts, context);
     reading.finish(model)
 }
 
@@ -122,15 +128,21 @@ fn base_url(reading: &mut Reading<'_, '_, '_>, given: Option<String>, provider: 
     given.trim_end_matches('/').to_owned()
 }
 
-fn api_key(reading: &mut Reading<'_, '_, '_>, given: Option<String>, provider: Provider) -> Option<Secret> {
+/// The key, and where it comes from.
+fn api_key(
+    reading: &mut Reading<'_, '_, '_>,
+    given: Option<String>,
+    provider: Provider,
+) -> (Option<Secret>, Key) {
     let (Some(given), Some(node)) = (given, reading.node("api_key")) else {
-        return provider::api_key(provider, reading.context.variables);
+        let usual = provider::api_key(provider, reading.context.variables);
+        return usual.map_or((None, Key::Usual(None)), |(variable, key)| (Some(key), Key::Usual(variable)));
     };
     if !is_header_value(&given) {
         reading.wrong(node, "`api_key` holds a line break or control character".to_owned());
     }
     // an empty key is none: `Authorization: Bearer ` would be refused by everybody
-    (!given.is_empty()).then(|| Secret::from(given))
+    ((!given.is_empty()).then(|| Secret::from(given)), Key::Written)
 }
 
 /// Names in the order of the model's list; all servers where there is none.

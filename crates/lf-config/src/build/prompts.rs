@@ -8,13 +8,15 @@ use super::{Context, Reading, unique_name};
 use crate::diagnostic::{Report, quote};
 use crate::node::Node;
 use crate::raw::{RawMessage, RawPromptSet, RawRole};
-use crate::variables::{Syntax, expand};
+use crate::variables::{Syntax, Used, expand};
 
 #[derive(Default)]
 pub(crate) struct Prompts {
     pub(crate) sets: IndexMap<String, PromptSet>,
     /// Why the models that use a set cannot be used.
     pub(crate) missing: IndexMap<String, Vec<String>>,
+    /// The variables that a set refers to.
+    pub(crate) used: IndexMap<String, Vec<Used>>,
 }
 
 pub(super) fn read(root: &Node, context: &Context<'_>, report: &mut Report<'_>) -> Prompts {
@@ -31,6 +33,7 @@ pub(super) fn read(root: &Node, context: &Context<'_>, report: &mut Report<'_>) 
         if !expanded.missing.is_empty() {
             prompts.missing.insert(name.clone(), expanded.missing);
         }
+        prompts.used.insert(name.clone(), expanded.used);
         prompts.sets.insert(name, PromptSet { messages });
     }
     prompts

@@ -67,19 +67,34 @@ fn ollama_host(host: &str) -> Option<String> {
     Some(url.as_str().trim_end_matches('/').to_owned())
 }
 
-/// The provider's usual variable, or what a local runtime takes in its place.
-pub(super) fn api_key(provider: Provider, variables: &Variables<'_>) -> Option<Secret> {
-    let (names, fallback): (&[&str], Option<&str>) = match provider {
-        Provider::Openai => (&["OPENAI_API_KEY"], None),
-        Provider::Anthropic => (&["ANTHROPIC_API_KEY"], None),
-        Provider::Gemini => (&["GEMINI_API_KEY", "GOOGLE_API_KEY"], None),
-        Provider::Ollama => (&["OLLAMA_API_KEY"], Some("ollama")),
-        Provider::Lemonade => (&["LEMONADE_API_KEY"], Some("lemonade")),
-        Provider::Universal => (&["UNIVERSAL_API_KEY"], Some("universal")),
-        Provider::Demo | Provider::Replay => (&[], None),
+/// The variables that usually hold a provider's key.
+pub(super) fn variables(provider: Provider) -> &'static [&'static str] {
+    match provider {
+        Provider::Openai => &["OPENAI_API_KEY"],
+        Provider::Anthropic => &["ANTHROPIC_API_KEY"],
+        Provider::Gemini => &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        Provider::Ollama => &["OLLAMA_API_KEY"],
+        Provider::Lemonade => &["LEMONADE_API_KEY"],
+        Provider::Universal => &["UNIVERSAL_API_KEY"],
+        Provider::Demo | Provider::Replay => &[],
+    }
+}
+
+/// What the provider's usual variable holds, with its name, or what a local runtime takes in its place.
+pub(super) fn api_key(
+    provider: Provider,
+    variables: &Variables<'_>,
+) -> Option<(Option<&'static str>, Secret)> {
+    let fallback = match provider {
+        Provider::Ollama => Some("ollama"),
+        Provider::Lemonade => Some("lemonade"),
+        Provider::Universal => Some("universal"),
+        Provider::Openai | Provider::Anthropic | Provider::Gemini | Provider::Demo | Provider::Replay => None,
     };
-    let found = names.iter().find_map(|name| variables.usual(name)).filter(|key| super::is_header_value(key));
-    found.or_else(|| fallback.map(str::to_owned)).map(Secret::from)
+    let found = self::variables(provider).iter().find_map(|name| Some((Some(*name), variables.usual(name)?)));
+    let found = found.filter(|(_, key)| super::is_header_value(key));
+    let found = found.or_else(|| Some((None, fallback?.to_owned())));
+    found.map(|(name, key)| (name, Secret::from(key)))
 }
 
 /// Why this is no URL to talk to, as a fragment.

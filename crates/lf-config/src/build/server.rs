@@ -11,7 +11,7 @@ use lf_core::project::{
 };
 use lf_core::tool::Approval;
 
-use super::{Context, Reading, auth, broken, is_header_value, provider::url_problem, retry, sandbox};
+use super::{Context, Reading, auth, broken, carry, is_header_value, provider::url_problem, retry, sandbox};
 use crate::diagnostic::{Report, quote};
 use crate::node::Node;
 use crate::raw::{RawElicitation, RawProtocol, RawServer, RawTransport};
@@ -63,6 +63,7 @@ pub(super) fn read(
         None => None,
     };
     let Some(transport) = transport else { return Err(broken()) };
+    carry::by_server(name, &transport, &expanded.used, context);
     let required = raw.required.unwrap_or(false);
     let retry = retry::read(&mut reading, raw.retry.as_ref());
     reading.finish(McpServer {
@@ -177,7 +178,7 @@ fn http(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<HttpServer
     let auth = raw.auth.as_ref().and_then(|raw| auth::read(reading, raw));
     let mut headers = secrets(raw.headers.as_ref());
     headers.retain(|(name, _)| auth.is_none() || !name.eq_ignore_ascii_case("authorization"));
-    Some(HttpServer { base_url, headers, auth })
+    Some(HttpServer { headers, auth, ..HttpServer::new(base_url) })
 }
 
 fn without_effect(reading: &mut Reading<'_, '_, '_>, keys: &[&str], transport: &str) {

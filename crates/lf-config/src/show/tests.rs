@@ -12,7 +12,8 @@ mcp:
     - name: fs
       transport: stdio
       command: npx
-      args: ['--token', hunter2, '--api-key=hunter3', 'postgres://me:hunter4@db/x', ghp_hunter5hunter5hunter5]
+      args: ['--token', hunter2, '--api-key=hunter3', 'postgres://me:hunter4@db/x', ghp_hunter5hunter5hunter5,
+             'Authorization: Bearer hunter14', 'X-Api-Key:hunter15', 'TOKEN=hunter16 run http://u:hunter17@h/?token=hunter18']
       env: {GITHUB_TOKEN: hunter6, NODE_ENV: production}
     - name: api
       transport: http
@@ -38,7 +39,7 @@ runtime:
         assert!(!debugged.contains(secret), "{secret} in {debugged}");
     }
     insta::assert_snapshot!(shown, @r#"
-    # MCP server `off` is not available: variable `NONE` is not set (llamafarm.yaml:15:47)
+    # MCP server `off` is not available: variable `NONE` is not set (llamafarm.yaml:16:47)
     version: v1
     name: farm
     namespace: default
@@ -53,6 +54,9 @@ runtime:
         - --api-key=********
         - postgres://********@db/x
         - "********"
+        - "Authorization: Bearer ********"
+        - X-Api-Key:********
+        - TOKEN=******** run http://********@h/?token=********
         env:
           GITHUB_TOKEN: "********"
           NODE_ENV: production

@@ -177,3 +177,43 @@ fn conversations_are_kept_where_the_file_says() {
     let told = wrong.render(Style::Plain);
     assert!(told.contains("`storage` is neither `sqlite` nor") && !told.contains("s3cret"), "{told}");
 }
+
+#[test]
+fn where_each_variable_goes_is_known_whether_it_is_set_or_not() {
+    let text = "mcp:
+  servers:
+    - name: far
+      transport: http
+      base_url: https://far.example/mcp?key=${env:SECRET}
+      headers: {Authorization: 'Bearer ${env:TOKEN}'}
+    - {name: near, transport: stdio, command: x, env: {GIVEN: '${env:EMPTY}'}, inherit_env: [HOME]}
+runtime:
+  models:
+    - {name: named, provider: openai, model: '${env:MODEL:-gpt}', base_url: 'http://10.0.0.5/v1', api_key: '${env:TOKEN}'}
+    - {name: usual, provider: openai, model: gpt}
+    - {name: open, provider: openai, model: gpt, base_url: 'https://open.example/v1', mcp_servers: []}
+    - {name: lost, provider: openai, model: gpt, base_url: 'https://${env:HOST}/v1', api_key: x}
+";
+    let set = [("TOKEN", "token-value"), ("SECRET", "secret-value"), ("EMPTY", ""), ("OPENAI_API_KEY", "k")];
+    let project = with(None, &set, text).unwrap().project;
+    let said = project.carried.iter().map(|one| {
+        let set = if one.is_set { "set" } else { "not set" };
+        format!("{:?} {:?}, {set}: {}", one.entry, one.asked, one.grant())
+    });
+    let said: Vec<String> = said.collect();
+    assert_eq!(
+        said,
+        [
+            "Server(\"far\") Written, set: SECRET -> https://far.example",
+            "Server(\"far\") Written, set: TOKEN -> https://far.example",
+            "Server(\"near\") Written, not set: EMPTY -> command of near",
+            "Server(\"near\") Written, set: HOME -> command of near",
+            "Model(\"named\") Written, not set: MODEL -> texts",
+            "Model(\"named\") Written, set: TOKEN -> http://10.0.0.5",
+            "Model(\"named\") Written, set:  -> http://10.0.0.5",
+            "Model(\"usual\") Usual, set: OPENAI_API_KEY -> https://api.openai.com",
+            "Model(\"usual\") Usual, set:  -> https://api.openai.com",
+            "Model(\"open\") Implied, set: OPENAI_API_KEY -> https://open.example",
+        ]
+    );
+}

@@ -36,6 +36,8 @@ const MAX_STEPS: usize = 10_000;
 const MAX_VALUE: usize = 256 * 1024;
 /// Values in what a condition looks at, and in any list that it makes.
 const MAX_VALUES: usize = 10_000;
+/// Bytes of all that is put together with `+` in one evaluation: a loop may keep every one of them.
+const MAX_SUMS: usize = 16 << 20;
 /// The conditions of one call together.
 pub const TIME: Duration = Duration::from_millis(100);
 
@@ -135,6 +137,9 @@ impl Condition {
         if !self.patterns.is_empty() {
             let patterns = self.patterns.clone();
             context.add_function("matches", move |This(text): This<Arc<String>>, pattern: Arc<String>| {
+                if Instant::now() > end {
+                    return Err(ExecutionError::function_error("matches", format!("more than {TIME:?}")));
+                }
                 match patterns.get(pattern.as_str()) {
                     Some(pattern) => Ok(pattern.is_match(&text)),
                     None => Err(ExecutionError::function_error(
@@ -164,14 +169,18 @@ impl Condition {
             }
             Ok(range)
         })?;
-        context.add_function(look::SUM, |sum: Value| {
-            let is_large = match &sum {
-                Value::String(text) => text.len() > MAX_VALUE,
-                Value::Bytes(bytes) => bytes.len() > MAX_VALUE,
-                Value::List(list) => list.len() > MAX_VALUES,
-                _ => false,
+        let room = AtomicUsize::new(MAX_SUMS);
+        context.add_function(look::SUM, move |sum: Value| {
+            let (size, most) = match &sum {
+                Value::String(text) => (text.len(), MAX_VALUE),
+                Value::Bytes(bytes) => (bytes.len(), MAX_VALUE),
+                Value::List(list) => {
+                    (list.len().saturating_mul(size_of::<Value>()), MAX_VALUES * size_of::<Value>())
+                }
+                _ => (0, 0),
             };
-            match is_large {
+            let taken = |room: usize| room.checked_sub(size);
+            match size > most || room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_err() {
                 true => Err(ExecutionError::function_error("+", "the result is too large")),
                 false => Ok(sum),
             }

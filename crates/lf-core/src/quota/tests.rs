@@ -73,9 +73,35 @@ fn what_is_kept_of_the_day_counts_after_a_restart_and_with_what_others_use() {
     ] {
         let mut account = Account::default();
         account.spend(used, NOON);
-        account.learn(kept, NOON);
+        account.learn(kept, day(NOON), NOON);
         assert_eq!(account.check(&quota, NOON).is_ok(), fits, "{used:?} {kept:?}");
     }
+}
+
+/// What is kept is read while others begin turns: midnight may be in between.
+#[test]
+fn what_was_read_of_yesterday_is_not_taken_for_today() {
+    let quota = Quota { tokens_per_day: Some(1000), ..Quota::default() };
+    let used = Spent { tokens: 1000, cost: 0.0 };
+    let mut account = Account::default();
+    let tomorrow = NOON + Duration::from_secs(DAY);
+    account.spend(Spent { tokens: 1, cost: 0.0 }, tomorrow);
+    account.learn(used, day(NOON), tomorrow);
+    assert_eq!(account.check(&quota, tomorrow), Ok(()));
+    account.learn(used, day(tomorrow), tomorrow);
+    assert!(account.check(&quota, tomorrow).is_err());
+}
+
+#[test]
+fn whoever_keeps_to_the_whole_seconds_that_it_was_told_is_let_in() {
+    let (quota, mut account) = (requests(7), Account::default());
+    while admit(&mut account, &quota, NOON).is_ok() {}
+    let over = account.check(&quota, NOON).unwrap_err();
+    assert_eq!(whole_seconds(over.retry_after), 9, "8.57 s");
+    assert!(over.to_string().ends_with("try again in 9 s"), "{over}");
+    assert_eq!(admit(&mut account, &quota, NOON + Duration::from_secs(9)), Ok(()));
+    assert_eq!(whole_seconds(Duration::from_secs(8)), 8);
+    assert_eq!(whole_seconds(Duration::ZERO), 1);
 }
 
 #[test]

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::event::ChatEvent;
 use crate::message::{AssistantMessage, Content, Message, ToolCall, ToolResult};
 use crate::model::{FinishReason, ModelError};
+use crate::policy::Labels;
 use crate::tool::{Approval, ToolRef};
 use crate::tool_set::Target;
 
-use super::judging::Judge;
+use super::judging::{Judge, seen_in};
 use super::plan::Planned;
 use super::{Done, RawCall, Round, RunTools, Spent, Step, Turn, plan};
 
@@ -69,12 +70,15 @@ impl Verdict {
 
 /// The calls that a turn ended with because nobody had approved them. A later turn of the conversation may begin with
 /// them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
     /// All calls of the round that this program runs.
     pub calls: Vec<ToolCall>,
     /// About some of these calls.
     pub asks: Vec<Ask>,
+    /// What results brought in before these calls were made: a client that keeps the conversation itself does not tell it.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub seen: Labels,
 }
 
 /// A person has to say what becomes of some calls of the round; until then none of it runs.
@@ -150,6 +154,7 @@ impl AskPerson {
             .collect();
         run.answered(events);
         let mut turn = run.leave([NOT_YET; 2], events);
+        let seen = turn.seen.and(seen_in(&turn.request.messages));
         if !words.is_empty() {
             let apart = if turn.apart { "\n\n" } else { "" };
             events.push(ChatEvent::Text(format!("{apart}{words}")));
@@ -160,7 +165,7 @@ impl AskPerson {
         }
         let (reason, rounds) = (FinishReason::Stop, turn.rounds + 1);
         events.push(ChatEvent::Finished { reason, usage: turn.usage, rounds, stop_sequence: None });
-        Done { waiting: Some(Waiting { calls, asks }), ..turn.done() }
+        Done { waiting: Some(Waiting { calls, asks, seen }), ..turn.done() }
     }
 
     /// The turn cannot go on; nothing of the round was run.
@@ -228,7 +233,10 @@ impl RunTools {
         let mut asks = Vec::new();
         for (index, planned) in self.planned.iter().enumerate() {
             let Planned::Run(tool) = &planned.plan else { continue };
-            let why = why.get(&index);
+            // a rule may speak of a call for what came before it, which a new turn does not see any more: what was asked and
+            // never decided is asked still
+            let open = known.and_then(|known| known.of(index, tool)).filter(|ask| ask.decision.is_none());
+            let why = why.get(&index).or(open.and_then(|ask| ask.why.as_ref()));
             if why.is_some() || self.turn.must_ask(&planned.call.name, tool) {
                 asks.push((index, planned.call.clone(), tool.clone(), why.cloned()));
             }
@@ -300,8 +308,9 @@ impl Turn {
 
     /// Begins a turn with calls that an earlier one ended with, as if the model had made them now. What was decided
     /// meanwhile counts; what was not is asked under the same id.
-    pub(super) fn begin_with(self: Box<Self>, waiting: Waiting, events: &mut Vec<ChatEvent>) -> Step {
-        let Waiting { calls, asks } = waiting;
+    pub(super) fn begin_with(mut self: Box<Self>, waiting: Waiting, events: &mut Vec<ChatEvent>) -> Step {
+        let Waiting { calls, asks, seen } = waiting;
+        self.seen = self.seen.and(seen);
         let mut ids = Vec::with_capacity(calls.len());
         let raw = calls.into_iter().map(|mut call| {
             ids.push(std::mem::take(&mut call.id));

@@ -30,7 +30,8 @@ pub enum Entry {
     Answered,
     /// There is no other way: the turn is over.
     Failed(ModelError),
-    /// The program died while the model answered; what it had said of this answer is void, and it is asked again.
+    /// The program died while the model was asked; what it had said of this answer is void but for what it costs, and it is
+    /// asked again.
     Interrupted,
     /// What the rules say of the calls of the round; those that are not named may run.
     Judged { calls: Vec<Judged> },
@@ -121,6 +122,7 @@ impl Course {
                 return Ok(if ask.stand_in(*stand_in, events) { Taken::AsksAgain } else { Taken::Nothing });
             }
             (Step::AskModel(ask), Entry::Refused(error)) => {
+                ask.refused(&error);
                 if ask.switch_to_prompt(&error) {
                     return Ok(Taken::AsksAgain);
                 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::ChatEvent;
 use crate::message::{Message, ToolResult};
-use crate::model::Usage;
+use crate::model::{BYTES_PER_TOKEN, Usage};
 
 use super::plan::Planned;
 use super::run::say;
@@ -18,8 +18,6 @@ use super::{AskModel, Course, Round, RunTools, Step, Taken, Turn, size_of};
 const FINAL_TOKENS: u64 = 4096;
 /// Parameters by which the model thinks within its tokens: a bound could leave it without a word.
 const THINKING: [&str; 3] = ["reasoning_effort", "reasoning", "thinking"];
-/// The usual estimate, for upstreams that do not count.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// A limit that a turn has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -95,10 +93,7 @@ impl Turn {
 
     /// Counts what an ask took, and looks whether the turn may take more.
     pub(super) fn count(&mut self, round: &Round) {
-        self.usage += round.usage;
-        let usage = self.counted(round);
-        self.spent.tokens = self.spent.tokens.saturating_add(usage.input.saturating_add(usage.output));
-        self.spent.cost += self.price.map_or(0.0, |price| price.of(&usage));
+        self.spend(round);
         let Spent { tokens, cost } = self.spent;
         if let Some(limit) = self.limits.tokens.filter(|limit| tokens >= *limit) {
             self.reach(Limit::Tokens { limit, used: tokens });
@@ -108,16 +103,25 @@ impl Turn {
         }
     }
 
+    /// Counts what an ask took.
+    pub(super) fn spend(&mut self, round: &Round) {
+        self.usage += round.usage;
+        let usage = self.counted(round);
+        self.spent.tokens = self.spent.tokens.saturating_add(usage.input.saturating_add(usage.output));
+        self.spent.cost += self.price.map_or(0.0, |price| price.of(&usage));
+    }
+
+    /// As the upstream says, which says the last of it with the end of its answer.
     fn counted(&self, round: &Round) -> Usage {
-        if round.usage.input > 0 || round.usage.output > 0 || !round.begun {
+        let is_told = round.usage.input > 0 || round.usage.output > 0;
+        if !round.given_up && (is_told || !round.begun) {
             return round.usage;
         }
-        let calls: usize = round.calls.iter().map(|raw| raw.call.arguments.raw().len()).sum();
-        Usage {
-            input: estimated(size_of(&self.request.messages)),
-            output: estimated(round.text.len() + round.reasoning.len() + calls),
-            ..Usage::default()
-        }
+        let input = match is_told {
+            true => round.usage.input,
+            false => estimated(size_of(&self.request.messages)),
+        };
+        Usage { input, output: estimated(round.came).max(round.usage.output), ..round.usage }
     }
 
     /// Why a call is not run, where the turn has no room for it.

@@ -50,13 +50,28 @@ pub struct Standing<'a> {
     pub index: usize,
     pub call: &'a ToolCall,
     pub tool: &'a Tool,
-    pub earlier: Vec<Earlier>,
+    pub earlier: Before,
     /// Of all results that the conversation has seen.
     pub seen: Labels,
     /// A person has said yes to this very call.
     pub is_approved: bool,
     /// A person has said yes to this tool for all of the conversation.
     pub is_trusted: bool,
+}
+
+/// The calls before one, in a list that all calls of their round share.
+#[derive(Debug, Clone, Default)]
+pub struct Before {
+    all: Arc<[Earlier]>,
+    count: usize,
+}
+
+impl std::ops::Deref for Before {
+    type Target = [Earlier];
+
+    fn deref(&self) -> &[Earlier] {
+        &self.all[..self.count]
+    }
 }
 
 impl Judge {
@@ -98,29 +113,29 @@ pub fn denial(why: &str) -> String {
 impl RunTools {
     /// The calls that are still to run, as rules look at them.
     pub fn standing(&self) -> Vec<Standing<'_>> {
-        let (seen, before) = self.turn.history();
-        let mut earlier: Vec<Earlier> = before;
-        let mut standing = Vec::new();
+        let (seen, mut all) = self.turn.history();
+        let mut open = Vec::new();
         for (index, planned) in self.planned.iter().enumerate() {
             let Planned::Run(id) = &planned.plan else { continue };
-            if let Some(tool) = self.turn.tools.tool(id)
-                && self.results[index].is_none()
-            {
-                standing.push(Standing {
-                    index,
-                    call: &planned.call,
-                    tool,
-                    earlier: earlier.clone(),
-                    seen,
-                    is_approved: self.approved.get(index).copied().unwrap_or_default(),
-                    is_trusted: self.turn.always.contains(id),
-                });
+            let tool = self.turn.tools.tool(id);
+            if let Some(tool) = tool.filter(|_| self.results[index].is_none()) {
+                open.push((index, &planned.call, tool, all.len()));
             }
-            let labels = self.turn.tools.tool(id).map(|tool| tool.labels).unwrap_or_default();
+            let labels = tool.map(|tool| tool.labels).unwrap_or_default();
             let arguments = Arc::new(planned.call.arguments.value().cloned().unwrap_or_default());
-            earlier.push(Earlier { tool: id.clone(), labels, arguments, is_done: false, has_failed: false });
+            all.push(Earlier { tool: id.clone(), labels, arguments, is_done: false, has_failed: false });
         }
-        standing
+        let all: Arc<[Earlier]> = all.into();
+        let standing = open.into_iter().map(|(index, call, tool, count)| Standing {
+            index,
+            call,
+            tool,
+            earlier: Before { all: Arc::clone(&all), count },
+            seen,
+            is_approved: self.approved.get(index).copied().unwrap_or_default(),
+            is_trusted: self.turn.always.contains(&tool.id),
+        });
+        standing.collect()
     }
 }
 

@@ -52,6 +52,11 @@ pub enum Rescue {
 const FAILED_FORMATS: [&str; 3] = ["llama_function_tag", "default", "llama3_json"];
 
 impl AskModel {
+    /// What nobody refused is paid for, whoever answers in the end.
+    pub(super) fn refused(&mut self, error: &ModelError) {
+        self.round.given_up |= error.is_given_up();
+    }
+
     /// Whether the same ask can be made again with the tools told in the prompt: the strategy is `auto`, nothing of
     /// the answer has been seen, and the upstream says that the model has no tools.
     pub fn switch_to_prompt(&mut self, error: &ModelError) -> bool {
@@ -91,6 +96,7 @@ impl AskModel {
             };
         };
         self.round.begun = true;
+        self.round.came += text.len();
         self.take_pieces(pieces, events);
         self.round.finish = Some(FinishReason::ToolCalls);
         self.scanner = None;
@@ -121,6 +127,7 @@ impl AskModel {
         if turn.is_last() {
             turn.ask_for_the_end();
         }
+        turn.spend(&std::mem::take(&mut *self.round));
         turn.price = other.price;
         turn.images = other.images;
         turn.prompted = other.strategy == ToolCallStrategy::PromptBased;

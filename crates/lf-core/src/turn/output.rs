@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::message::{Content, Part, ToolCall, ToolResult};
 use crate::results::{MAX_KEPT, Room};
@@ -54,13 +54,9 @@ pub fn result_for_model(call: &ToolCall, output: ToolOutput, room: Room) -> (Too
         _ => Content::Parts(parts),
     };
     let result = ToolResult {
-        call_id: call.id.clone(),
         name: Some(call.name.clone()),
-        content,
         is_error: output.is_error,
-        rest: Map::new(),
-        ran: None,
-        kept: None,
+        ..ToolResult::new(call.id.clone(), content)
     };
     (result, cut)
 }

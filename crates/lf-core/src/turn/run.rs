@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::event::ChatEvent;
 use crate::message::{Content, Message, Part, ToolResult};
 use crate::model::ModelError;
+use crate::policy::Labels;
 use crate::tool::{Retries, Tool, ToolError, ToolOutput};
 
 use crate::results::SOURCE;
@@ -127,7 +128,19 @@ impl RunTools {
         events: &mut Vec<ChatEvent>,
     ) {
         let Some(planned) = self.planned.get(index) else { return };
-        let brought = matches!(outcome, Ok(_) | Err(ToolError::Refused { .. }));
+        let (has_run, has_answered) = match &outcome {
+            Ok(_) | Err(ToolError::Refused { .. }) => (true, true),
+            // it may have had its effect, and counts for who limits how often
+            Err(ToolError::Timeout { .. } | ToolError::Lost { .. } | ToolError::TooLarge { .. }) => {
+                (true, false)
+            }
+            Err(
+                ToolError::Down { .. }
+                | ToolError::RateLimited { .. }
+                | ToolError::Denied { .. }
+                | ToolError::UnknownTool { .. },
+            ) => (false, false),
+        };
         let mut result = match outcome {
             Ok(output) => {
                 let (mut result, cut) = result_for_model(&planned.call, output, self.turn.room());
@@ -140,8 +153,9 @@ impl RunTools {
             }
             Err(error) => ToolResult::error(&planned.call, error.to_string()),
         };
-        if let Some(tool) = self.tool(index).filter(|_| brought) {
-            result.ran = Some(Box::new(Ran { tool: tool.id.clone(), labels: tool.labels }));
+        if let Some(tool) = self.tool(index).filter(|_| has_run) {
+            let labels = if has_answered { tool.labels } else { Labels::default() };
+            result.ran = Some(Box::new(Ran { tool: tool.id.clone(), labels }));
         }
         events.push(ChatEvent::CallFinished { result: result.clone(), elapsed });
         self.results[index] = Some(result);

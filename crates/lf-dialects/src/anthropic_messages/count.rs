@@ -1,11 +1,9 @@
 //! Estimates how many tokens a request has.
 
-use lf_core::model::ChatRequest;
+use lf_core::model::{BYTES_PER_TOKEN, ChatRequest};
 use lf_core::{Content, Message, Part};
 use serde_json::Value;
 
-/// The usual estimate for English and code.
-const BYTES_PER_TOKEN: u64 = 4;
 /// The most that an image counts after Anthropic has scaled it down.
 const IMAGE_TOKENS: u64 = 1_600;
 /// A page of a PDF is some 60 KB in base64 and some 2,000 tokens.
@@ -36,7 +34,7 @@ pub fn count_tokens(request: &ChatRequest) -> u64 {
         size.text(tool.description.as_deref().unwrap_or_default());
         size.bytes += json_bytes(&tool.schema);
     }
-    (size.tokens + size.bytes.div_ceil(BYTES_PER_TOKEN)).max(1)
+    (size.tokens + size.bytes.div_ceil(BYTES_PER_TOKEN as u64)).max(1)
 }
 
 #[derive(Default)]

@@ -183,7 +183,7 @@ fn result(path: &str, mut block: Value) -> Result<ToolResult, RequestError> {
             keep(&mut rest, FIELDS, block);
         }
     }
-    Ok(ToolResult { call_id, name: None, content, is_error, rest, ran: None, kept: None })
+    Ok(ToolResult { is_error, rest, ..ToolResult::new(call_id, content) })
 }
 
 /// Keeps something for an Anthropic upstream.

@@ -34,19 +34,6 @@ fn called(calls: Vec<ToolCall>) -> Message {
     Message::Assistant(AssistantMessage { calls, ..AssistantMessage::default() })
 }
 
-fn result(call_id: &str, content: impl Into<Content>) -> ToolResult {
-    let (content, rest) = (content.into(), Map::new());
-    ToolResult {
-        call_id: call_id.to_owned(),
-        name: None,
-        content,
-        is_error: false,
-        rest,
-        ran: None,
-        kept: None,
-    }
-}
-
 fn spec(name: &str, schema: Value) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
@@ -101,8 +88,8 @@ fn a_conversation_is_written_in_contents() {
             calls: vec![call("a", "look", r#"{"q": 1}"#), call("b", "9look", "")],
             rest: Map::new(),
         }),
-        Message::Tool(result("a", "sun")),
-        Message::Tool(ToolResult { is_error: true, ..result("b", "no such place") }),
+        Message::Tool(ToolResult::new("a", "sun")),
+        Message::Tool(ToolResult { is_error: true, ..ToolResult::new("b", "no such place") }),
         system("Only today."),
         user(""),
     ];
@@ -137,7 +124,7 @@ fn what_a_call_came_with_goes_back_on_its_part() {
     // what the core makes of ids that are missing or taken
     calls[0].id = "call_1".to_owned();
     calls[1].id = "call_2".to_owned();
-    let results = [result("call_1", "one"), result("call_2", "two")].map(Message::Tool);
+    let results = [ToolResult::new("call_1", "one"), ToolResult::new("call_2", "two")].map(Message::Tool);
     let mut messages = vec![user("x"), called(calls)];
     messages.extend(results);
     insta::assert_snapshot!(body(NEW, messages), @r#"{"contents":[{"role":"user","parts":[{"text":"x"}]},{"role":"model","parts":[{"functionCall":{"name":"_9look","args":{"q":1},"id":"g1"},"thoughtSignature":"sig"},{"functionCall":{"name":"read","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"_9look","response":{"output":"one"},"id":"g1"}},{"functionResponse":{"name":"read","response":{"output":"two"}}}]}]}"#);
@@ -213,8 +200,8 @@ fn images_of_results_go_inside_or_after_all_results_of_the_round() {
         vec![
             user("x"),
             called(vec![call("a", "draw", "{}"), call("b", "look", "{}")]),
-            Message::Tool(result("a", picture())),
-            Message::Tool(result("b", "ok")),
+            Message::Tool(ToolResult::new("a", picture())),
+            Message::Tool(ToolResult::new("b", "ok")),
         ]
     };
     insta::assert_snapshot!(body(OLD, history()), @r#"{"contents":[{"role":"user","parts":[{"text":"x"}]},{"role":"model","parts":[{"functionCall":{"name":"draw","args":{}}},{"functionCall":{"name":"look","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"draw","response":{"output":"Here:\n[image 1: below]"}}},{"functionResponse":{"name":"look","response":{"output":"ok"}}},{"text":"[image 1 of a result of draw]"},{"inlineData":{"mimeType":"image/png","data":"AAAA"}}]}]}"#);

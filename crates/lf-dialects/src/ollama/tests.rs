@@ -27,19 +27,6 @@ fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
     }
 }
 
-fn result(call_id: &str, content: impl Into<Content>) -> ToolResult {
-    let (content, rest) = (content.into(), Map::new());
-    ToolResult {
-        call_id: call_id.to_owned(),
-        name: None,
-        content,
-        is_error: false,
-        rest,
-        ran: None,
-        kept: None,
-    }
-}
-
 fn spec(name: &str, schema: Value) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: None, schema: Arc::new(schema), rest: Map::new() }
 }
@@ -92,14 +79,14 @@ fn a_conversation_is_written_in_messages() {
             calls: vec![call("a", "look", r#"{"z": 1, "a": 123456789012345678}"#), unread],
             rest: Map::new(),
         }),
-        Message::Tool(result(
+        Message::Tool(ToolResult::new(
             "a",
             Content::Parts(vec![Part::Text("1".to_owned()), image("data:;base64,BBBB")]),
         )),
         Message::Tool(ToolResult {
             is_error: true,
             name: Some("other".to_owned()),
-            ..result("b", "no such tool")
+            ..ToolResult::new("b", "no such tool")
         }),
         Message::Assistant(AssistantMessage {
             content: "Done.".into(),
@@ -341,6 +328,6 @@ fn an_answers_calls_go_back_with_the_ids_they_came_with() {
         })
         .collect();
     let said = AssistantMessage { calls, reasoning: Some("T".to_owned()), ..AssistantMessage::default() };
-    let history = vec![user("x"), Message::Assistant(said), Message::Tool(result("call_1", "one"))];
+    let history = vec![user("x"), Message::Assistant(said), Message::Tool(ToolResult::new("call_1", "one"))];
     insta::assert_snapshot!(messages(history), @r#"[{"role":"user","content":"x"},{"role":"assistant","content":"","thinking":"T","tool_calls":[{"function":{"name":"look","arguments":{"q":1}},"id":"call_1"}]},{"role":"tool","content":"one","tool_name":"look","tool_call_id":"call_1"}]"#);
 }

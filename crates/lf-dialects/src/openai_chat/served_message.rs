@@ -116,15 +116,7 @@ fn tool(
 ) -> Result<ToolResult, RequestError> {
     let call_id = string(&format!("{path}.tool_call_id"), fields.shift_remove("tool_call_id"))?;
     let name = fields.get("name").and_then(Value::as_str).map(str::to_owned);
-    Ok(ToolResult {
-        call_id,
-        name,
-        content: content.unwrap_or_default(),
-        is_error: false,
-        rest: fields,
-        ran: None,
-        kept: None,
-    })
+    Ok(ToolResult { name, rest: fields, ..ToolResult::new(call_id, content.unwrap_or_default()) })
 }
 
 /// A string that is there and not empty.

@@ -77,15 +77,7 @@ fn what_upstreams_reject_without_its_object_is_left_out() {
 }
 
 fn result(id: &str, content: Content, is_error: bool) -> Message {
-    Message::Tool(ToolResult {
-        call_id: id.to_owned(),
-        name: Some("t".to_owned()),
-        content,
-        is_error,
-        rest: Map::new(),
-        ran: None,
-        kept: None,
-    })
+    Message::Tool(ToolResult { name: Some("t".to_owned()), is_error, ..ToolResult::new(id, content) })
 }
 
 #[test]

@@ -167,7 +167,7 @@ pub(super) fn without_lone_surrogates(json: &str) -> Option<String> {
     Some(fixed)
 }
 
-/// The UTF-16 unit of a `\uXXXX` escape that starts here.
+/// The UTF-16 unit of an escape (`\u` and four digits) that starts here.
 fn escape_at(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()

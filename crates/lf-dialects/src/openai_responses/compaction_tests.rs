@@ -227,15 +227,7 @@ fn what_tools_returned_is_told_in_words_that_every_api_takes() {
         Part::Other(json!({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}})),
         Part::Other(json!({"type": "hologram"})),
     ];
-    let result = ToolResult {
-        call_id: "z".to_owned(),
-        name: None,
-        content: Content::Parts(parts),
-        is_error: false,
-        rest: Map::new(),
-        ran: None,
-        kept: None,
-    };
+    let result = ToolResult::new("z", Content::Parts(parts));
     let (request, _) = planned(&conversation(), &[Message::Tool(result)]);
     let text = question(&request);
     assert!(text.contains("[audio/wav, 4 bytes: this model cannot be shown it]"), "{text}");

@@ -228,8 +228,7 @@ impl Reader {
             }
             _ => None,
         });
-        let mut result =
-            ToolResult { call_id, name: None, content, is_error: false, rest, ran: None, kept: None };
+        let mut result = ToolResult { rest, ..ToolResult::new(call_id, content) };
         match called {
             Some((at, name)) => {
                 result.name = Some(name);

@@ -73,13 +73,9 @@ fn conversation() -> impl Strategy<Value = Vec<Message>> {
                     rest: Map::new(),
                 };
                 results.push(Message::Tool(ToolResult {
-                    call_id: call.id.clone(),
                     name: Some(call.name.clone()),
-                    content: Content::Text(result),
                     is_error,
-                    rest: Map::new(),
-                    ran: None,
-                    kept: None,
+                    ..ToolResult::new(call.id.clone(), Content::Text(result))
                 }));
                 calls.push(call);
             }

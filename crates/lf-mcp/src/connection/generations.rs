@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio_util::task::TaskTracker;
 
-use crate::blocking;
 use crate::private_file::replace_private;
+use lf_egress::blocking;
 
 /// After which a server is probed again: one that has learnt the newer generation meanwhile is spoken to in it.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);

@@ -119,14 +119,14 @@ impl Attempt<'_> {
                 unless_exited(process.insert(child), greeting).await.unwrap_or_else(|| Err(self.exited()))
             }
             Kind::Http(http) => {
-                let client = self.surroundings.client().map_err(told)?;
+                let client = self.surroundings.client(http).map_err(told)?;
                 let transport =
                     crate::http::transport(client, http, self.access(http, &signals), signals.clone())
                         .map_err(told)?;
                 self.greet(transport, &signals).await
             }
             Kind::Sse(http) => {
-                let client = self.surroundings.client().map_err(told)?;
+                let client = self.surroundings.client(http).map_err(told)?;
                 let connecting =
                     SseTransport::connect(client, http, self.access(http, &signals), signals.clone());
                 match timeout_at(self.deadline, connecting).await {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lf_core::project::{Elicitation, Generation};
 use lf_core::tool::{Attendant, ToolProgress};
+use lf_core::visible;
 use rmcp::RoleClient;
 use rmcp::model::{
     CancelledNotificationParam, ClientRequest, ErrorCode, GetExtensions as _, RequestId, RequestMetaObject,
@@ -119,7 +120,7 @@ impl Link {
             protocol: clean(&protocol),
             tells_changes: tools.is_some_and(|tools| tools.list_changed == Some(true)),
             server: server.map(|server| (clean(&server.name), clean(&server.version))),
-            said: signals.secrets.value(serde_json::to_value(info).unwrap_or_default()),
+            said: visible::value(signals.secrets.value(serde_json::to_value(info).unwrap_or_default())),
         };
         let client = running.service();
         let (server, policy) = (client.server.clone(), client.policy);

@@ -111,6 +111,9 @@ pub(super) fn is_passing(error: &reqwest::Error) -> bool {
 
 /// Why a request got no answer at all.
 pub(crate) fn describe_request(error: &reqwest::Error, base_url: &str) -> Failure {
+    if let Some(refused) = lf_egress::Refused::within(error) {
+        return Failure::new(refused.to_string());
+    }
     let place = place(base_url);
     if let Some(error) = tls_error(error) {
         return describe_tls(error, &place);

@@ -3,6 +3,8 @@ use std::io;
 use lf_core::project::Transport as Kind;
 use rmcp::model::{ListToolsRequest, RequestId};
 
+use lf_egress::Resolver;
+
 use super::fate::fate;
 use super::*;
 use crate::secrets::Secrets;
@@ -10,11 +12,20 @@ use crate::tap::MAX_UNREACHED;
 use crate::tests::http_peer::{Peer, Reply};
 use crate::tests::server;
 
+fn way() -> Egress {
+    Egress::new(Arc::default(), Vec::new())
+}
+
+fn plain(way: Egress, connect_timeout: Duration) -> reqwest::Client {
+    let clients = clients_within(way, connect_timeout).unwrap();
+    client(&clients, &HttpServer::new("http://127.0.0.1/")).unwrap()
+}
+
 fn backend(url: &str) -> Backend {
     let http = HttpServer::new(url);
     let secrets = Secrets::of(&server(Kind::Http(http)), &[]);
     let signals = Arc::new(Signals::new(Arc::new(secrets), Arc::default()));
-    Backend::new(client(&Dialling::new(Vec::new())).unwrap(), Access::free(signals.clone()), signals, url)
+    Backend::new(plain(way(), CONNECT_TIMEOUT), Access::free(signals.clone()), signals, url)
 }
 
 async fn list(backend: &Backend) -> Result<StreamableHttpPostResponse, HttpError> {
@@ -74,9 +85,8 @@ async fn a_host_that_takes_no_connection_is_given_up_after_the_connect_timeout_a
         queued.push(connected);
         assert!(queued.len() < 100);
     }
-    let mut dialling = Dialling::new(Vec::new());
-    dialling.connect_timeout = Duration::from_millis(100);
-    let backend = Backend { client: client(&dialling).unwrap(), ..backend(&format!("http://{address}")) };
+    let client = plain(way(), Duration::from_millis(100));
+    let backend = Backend { client, ..backend(&format!("http://{address}")) };
     let error = list(&backend).await.unwrap_err();
     assert_eq!(fate(&error), Fate::Unsent);
     let failure = describe(&error, "http://swallowed.test/?key=secret");
@@ -90,13 +100,13 @@ async fn a_host_that_does_not_exist_is_told_and_looked_up_once() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = asked.clone();
-    let mut dialling = Dialling::new(Vec::new());
-    dialling.resolver = Resolver::scripted(move || {
+    let mut way = way();
+    way.resolver = Resolver::scripted(move || {
         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         Err(io::Error::other("Name or service not known"))
     });
     let url = "http://no-such-host.test/mcp";
-    let backend = Backend { client: client(&dialling).unwrap(), ..backend(url) };
+    let backend = Backend { client: plain(way, CONNECT_TIMEOUT), ..backend(url) };
     // a third would count the server as gone
     for _ in 0..2 {
         let error = list(&backend).await.unwrap_err();

@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lf_core::Secret;
+use lf_core::place::Reach;
 use lf_core::project::OAuthClient;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
-use url::Url;
 
 use super::authorize::{Agreed, Wish, authorize};
 use super::challenge::Challenge;
-use super::egress::Egress;
+use super::egress::{Egress, Server};
 use super::metadata::{Discovered, canonical, discover};
 use super::store::{Grant, Stamp, Store};
 use super::tokens::{self, TokenError, Tokens, now};
@@ -62,7 +62,7 @@ pub(crate) struct Refusal {
 
 pub(crate) struct Account {
     key: String,
-    base_url: Url,
+    server: Server,
     told: OAuthClient,
     /// A token for ourselves, which nobody has to agree to.
     is_own: bool,
@@ -94,9 +94,13 @@ struct Earlier {
 }
 
 impl Account {
-    pub(super) fn new(key: String, (base_url, told, is_own): (Url, OAuthClient, bool), means: Means) -> Self {
+    pub(super) fn new(
+        key: String,
+        (server, told, is_own): (Server, OAuthClient, bool),
+        means: Means,
+    ) -> Self {
         let (busy, known) = (AsyncMutex::default(), Mutex::default());
-        Self { key, base_url, told, is_own, means, busy, known }
+        Self { key, server, told, is_own, means, busy, known }
     }
 
     /// What its tokens are kept under.
@@ -106,8 +110,8 @@ impl Account {
     }
 
     /// Whether it is for this, as the file tells it now.
-    pub(super) fn is_for(&self, key: &str, told: &OAuthClient) -> bool {
-        self.key == key && self.told == *told
+    pub(super) fn is_for(&self, key: &str, told: &OAuthClient, reach: Reach) -> bool {
+        self.key == key && self.told == *told && self.server.reach == reach
     }
 
     /// Whether somebody agrees when it is asked for.
@@ -257,7 +261,7 @@ impl Account {
             }
         };
         fields.push(("resource", grant.resource.clone()));
-        let egress = Egress::of(&self.base_url, &self.means.dialling).await?;
+        let egress = Egress::of(&self.server, &self.means.egress).await?;
         let credentials = client::credentials(&grant.client, &self.told);
         let endpoint = (grant.token_endpoint.as_str(), grant.issuer.as_str());
         match tokens::request(&egress, endpoint, &credentials, fields).await {
@@ -290,9 +294,9 @@ impl Account {
         consent: &Consent,
         is_asked_for: bool,
     ) -> Result<LoggedIn, Failure> {
-        let egress = Egress::of(&self.base_url, &self.means.dialling).await?;
+        let egress = Egress::of(&self.server, &self.means.egress).await?;
         let issuer = self.told.issuer.as_deref();
-        let found = discover(&egress, &self.base_url, challenge, issuer, is_asked_for).await?;
+        let found = discover(&egress, &self.server.url, challenge, issuer, is_asked_for).await?;
         let before = self.reload();
         let before = before.as_deref();
         let mut scopes =
@@ -345,7 +349,7 @@ impl Account {
 
     fn grant(&self, found: &Discovered, agreed: Agreed) -> Result<Grant, Failure> {
         Ok(Grant {
-            server: canonical(&self.base_url),
+            server: canonical(&self.server.url),
             resource: found.resource.clone(),
             issuer: found.server.issuer.clone(),
             token_endpoint: found.server.token_endpoint()?.to_owned(),

@@ -9,7 +9,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use url::{Host, Url};
 
-use super::egress::Place;
 use crate::failure::Failure;
 
 /// Where a browser is sent when the file does not say.
@@ -33,8 +32,8 @@ fn parse_redirect(text: &str) -> Result<Url, &'static str> {
     }
     let is_here = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => Place::of(address.into()) == Place::Loopback,
-        Some(Host::Ipv6(address)) => Place::of(address.into()) == Place::Loopback,
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     };
     match is_here {

@@ -5,18 +5,19 @@
 //! dialled, and not the name: only public ones, and those of the server's own kind.
 
 use std::error::Error as StdError;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode, header};
+use lf_core::place::{Place, Reach};
+use lf_egress::{Egress as Way, Resolver};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Attempt, Policy};
 use thiserror::Error;
-use url::{Host, Url};
+use url::Url;
 
 use crate::failure::{Failure, excerpt};
-use crate::http::{Dialling, Resolver};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For one request, from the dialling to the last byte.
@@ -26,65 +27,6 @@ const MAX_BODY: usize = 256 * 1024;
 const MAX_URL: usize = 4 * 1024;
 /// Within one origin.
 const MAX_REDIRECTS: usize = 3;
-
-/// What kind of network an address is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    Public,
-    Private,
-    /// Also where clouds tell their machines secrets.
-    LinkLocal,
-    Loopback,
-    /// Nothing that can be dialled to good purpose: unspecified, multicast, reserved.
-    Nowhere,
-}
-
-impl Place {
-    pub(super) fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::of_v4(address),
-            IpAddr::V6(address) => Self::of_v6(address),
-        }
-    }
-
-    fn of_v4(address: Ipv4Addr) -> Self {
-        let [a, b, c, _] = address.octets();
-        match (a, b, c) {
-            (127, ..) => Self::Loopback,
-            (10, ..) | (172, 16..=31, _) | (192, 168, _) | (100, 64..=127, _) => Self::Private,
-            (169, 254, _) => Self::LinkLocal,
-            (0 | 224..=255, ..) | (192, 0, 0 | 2) | (198, 51, 100) | (203, 0, 113) => Self::Nowhere,
-            _ => Self::Public,
-        }
-    }
-
-    fn of_v6(address: Ipv6Addr) -> Self {
-        match address.segments() {
-            [0, 0, 0, 0, 0, 0, 0, 1] => Self::Loopback,
-            // an IPv4 address that a network translates to (RFC 6052)
-            [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-                let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-                Self::of_v4(Ipv4Addr::new(a, b, c, d))
-            }
-            [first, ..] if first & 0xfe00 == 0xfc00 => Self::Private,
-            [first, ..] if first & 0xffc0 == 0xfe80 => Self::LinkLocal,
-            // global unicast, without documentation and 6to4
-            [0x2001, 0xdb8, ..] | [0x2002, ..] => Self::Nowhere,
-            [first, ..] if first & 0xe000 == 0x2000 => Self::Public,
-            _ => Self::Nowhere,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Public => "public",
-            Self::Private => "private",
-            Self::LinkLocal => "link-local",
-            Self::Loopback => "of this machine",
-            Self::Nowhere => "of no network",
-        }
-    }
-}
 
 /// A name or address that is not dialled.
 #[derive(Debug, Error)]
@@ -104,7 +46,11 @@ struct Guard {
 
 impl Guard {
     fn permits(&self, place: Place) -> bool {
-        place == Place::Public || (place == self.own && place != Place::Nowhere)
+        match place {
+            Place::Public => true,
+            Place::LinkLocal | Place::Nowhere => false,
+            Place::Private | Place::Loopback => place == self.own,
+        }
     }
 }
 
@@ -132,6 +78,13 @@ pub(super) struct Answer {
     pub(super) location: Option<String>,
 }
 
+/// A tool server whose words are followed.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    pub(super) url: Url,
+    pub(super) reach: Reach,
+}
+
 /// The requests that one tool server may cause.
 #[derive(Clone)]
 pub(super) struct Egress {
@@ -145,14 +98,16 @@ impl Egress {
     ///
     /// # Errors
     /// When no client can be set up.
-    pub(super) async fn of(server: &Url, dialling: &Dialling) -> Result<Self, Failure> {
-        let own = match literal(server) {
-            Some(place) => place,
-            None => resolved(server, dialling).await?,
+    pub(super) async fn of(server: &Server, way: &Way) -> Result<Self, Failure> {
+        let own = match (server.reach, literal(&server.url)) {
+            // nobody who may say so has said that it is anything else
+            (Reach::Public, _) => Place::Public,
+            (Reach::Named, Some(place)) => place,
+            (Reach::Named, None) => resolved(&server.url, way).await?,
         };
-        let guard = Guard { own, resolver: dialling.resolver.clone() };
-        let client = client(&guard, &dialling.roots, Policy::custom(redirect))?;
-        Ok(Self { guard, roots: dialling.roots.clone(), client })
+        let guard = Guard { own, resolver: way.resolver.clone() };
+        let client = client(&guard, &way.roots, Policy::custom(redirect))?;
+        Ok(Self { guard, roots: way.roots.clone(), client })
     }
 
     /// A URL that a server named, when it may be requested or shown to a person: https, or http on this machine where
@@ -219,32 +174,26 @@ impl Egress {
 
 /// The kind of an address that a URL has instead of a name; the names of this machine are known too.
 fn literal(url: &Url) -> Option<Place> {
-    match url.host()? {
-        Host::Ipv4(address) => Some(Place::of(address.into())),
-        Host::Ipv6(address) => Some(Place::of(address.into())),
-        Host::Domain(name) => {
-            let name = name.trim_end_matches('.').to_ascii_lowercase();
-            (name == "localhost" || name.ends_with(".localhost")).then_some(Place::Loopback)
-        }
-    }
+    Place::of_host(url.host_str()?)
 }
 
 /// The kind of the addresses behind a server's name. That a public server says it is private must not open the private
 /// network to it: so only a peer that has shown the certificate for the name counts.
-async fn resolved(server: &Url, dialling: &Dialling) -> Result<Place, Failure> {
+async fn resolved(server: &Url, way: &Way) -> Result<Place, Failure> {
     let name = server.host_str().unwrap_or_default().parse::<Name>();
     let (Ok(name), "https") = (name, server.scheme()) else { return Ok(Place::Public) };
-    let Ok(mut addresses) = dialling.resolver.resolve(name).await else { return Ok(Place::Public) };
+    let Ok(mut addresses) = way.resolver.resolve(name).await else { return Ok(Place::Public) };
     if addresses.all(|address| Place::of(address.ip()) == Place::Public) {
         return Ok(Place::Public);
     }
-    let guard = Guard { own: Place::Private, resolver: dialling.resolver.clone() };
-    let client = client(&guard, &dialling.roots, Policy::none())?;
+    let guard = Guard { own: Place::Private, resolver: way.resolver.clone() };
+    let client = client(&guard, &way.roots, Policy::none())?;
     let reached = client.head(server.clone()).send().await;
     let place = reached.ok().and_then(|answer| answer.remote_addr()).map(|address| Place::of(address.ip()));
     Ok(place.unwrap_or(Place::Public))
 }
 
+#[expect(clippy::disallowed_methods, reason = "its guard permits less than that of the other way out")]
 fn client(guard: &Guard, roots: &[Vec<u8>], redirects: Policy) -> Result<reqwest::Client, Failure> {
     let roots = roots.iter().filter_map(|root| reqwest::Certificate::from_der(root).ok());
     reqwest::Client::builder()

@@ -164,7 +164,7 @@ fn place(directory: &Path, key: &str) -> PathBuf {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Failure> {
-    let done = crate::blocking::run(work).await.unwrap_or_else(Err);
+    let done = lf_egress::blocking::run(work).await.unwrap_or_else(Err);
     done.map_err(|error| Failure::new(format!("its tokens cannot be kept in the data directory: {error}")))
 }
 

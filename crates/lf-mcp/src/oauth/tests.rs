@@ -8,7 +8,7 @@ use super::*;
 const URL: &str = "https://tools.example/mcp";
 
 fn oauth() -> OAuth {
-    OAuth::new(None, Consent::Absent, Dialling::new(Vec::new()), TaskTracker::new())
+    OAuth::new(None, Consent::Absent, Way::new(Arc::default(), Vec::new()), TaskTracker::new())
 }
 
 fn client() -> OAuthClient {
@@ -20,7 +20,7 @@ fn with_secret(secret: &str) -> OAuthClient {
 }
 
 fn account(oauth: &OAuth, auth: Auth) -> Arc<Account> {
-    let server = HttpServer { base_url: URL.to_owned(), headers: Vec::new(), auth: Some(auth) };
+    let server = HttpServer { auth: Some(auth), ..HttpServer::new(URL) };
     oauth.account(&server).unwrap()
 }
 

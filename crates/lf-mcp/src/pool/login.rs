@@ -63,7 +63,7 @@ impl SessionPool {
 
     /// What a server answers to a request without a token; `None` where it does not want one for that.
     async fn challenge(&self, server: &McpServer, http: &HttpServer) -> Result<Option<Challenge>, Failure> {
-        let client = self.0.surroundings.client()?;
+        let client = self.0.surroundings.client(http)?;
         let request = match &server.transport {
             Transport::Sse(_) => client.get(&http.base_url).header(ACCEPT, "text/event-stream"),
             _ => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lf_core::McpServer;
+use lf_core::{McpServer, visible};
 use rmcp::model::{ClientRequest, CustomRequest, ErrorCode};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -129,6 +129,15 @@ impl Link {
             fresh = fresh.into_iter().chain(said).min();
             let Some(Value::Array(found)) = page.remove(list.key()) else { break };
             for item in found {
+                let Some(item) = shown(item) else {
+                    let what = list.key();
+                    tracing::warn!(
+                        server = server.name,
+                        what,
+                        "a name with hidden characters in it is left out"
+                    );
+                    continue;
+                };
                 bytes += item.to_string().len();
                 if items.len() == MAX_ITEMS || bytes > MAX_BYTES {
                     let what = list.key();
@@ -150,6 +159,37 @@ impl Link {
     }
 }
 
+/// An item without what neither people nor models can see in its words. What it is called by is as the server has it, or
+/// the item is none: a call by another name would not find it.
+fn shown(item: Value) -> Option<Value> {
+    let is_seen = |key: &str| item[key].as_str().is_none_or(|name| visible::line(name) == name);
+    ["name", "uri", "uriTemplate"].into_iter().all(is_seen).then(|| visible::value(item))
+}
+
 fn is_no_method(code: i64) -> bool {
     code == i64::from(ErrorCode::METHOD_NOT_FOUND.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_control_and_hidden_character_is_taken_out_of_an_item_s_words() {
+        let controls = (0..0x20_u32).chain(0x7f..0xa0).filter_map(char::from_u32);
+        let hidden =
+            controls.filter(|c| !['\n', '\t', '\r'].contains(c)).chain("\u{202e}\u{200b}\u{e0041}".chars());
+        for c in hidden {
+            let text = format!("a{c}b");
+            let item =
+                json!({"name": "t", "title": text, "description": text, "inputSchema": {"enum": [text]}});
+            let told = shown(item).expect("its name is seen").to_string();
+            assert!(!told.contains(&c.escape_default().to_string()) && !told.contains(c), "{c:?}: {told}");
+            for key in ["name", "uri", "uriTemplate"] {
+                assert_eq!(shown(json!({key: text})), None, "{c:?}");
+            }
+        }
+    }
 }

@@ -55,6 +55,12 @@ impl SessionPool {
         }
     }
 
+    /// Ends when a server can be asked for this client, or cannot be.
+    pub async fn ready(&self, server: &Arc<McpServer>, caller: &Caller) {
+        // why it is down is told when it is asked
+        drop(self.relaying(server, caller).await);
+    }
+
     /// The session for a client's requests, started if needed: of the client's generation where the server knows it.
     pub(crate) async fn relaying(&self, server: &Arc<McpServer>, caller: &Caller) -> Result<InUse, Failure> {
         let surroundings = self.surroundings().clone();

@@ -12,7 +12,7 @@ use crate::secrets::Secrets;
 
 pub(super) fn a_server() -> Arc<McpServer> {
     let (base_url, headers, auth) = ("http://127.0.0.1:9/mcp".to_owned(), Vec::new(), None);
-    Arc::new(crate::tests::server(Transport::Http(HttpServer { base_url, headers, auth })))
+    Arc::new(crate::tests::server(Transport::Http(HttpServer { headers, auth, ..HttpServer::new(base_url) })))
 }
 
 fn modern(capabilities: Value) -> Caller {

@@ -99,7 +99,10 @@ fn headers_and_credentials_of_the_url_are_secret() {
     let secrets = http("https://me:url-secret@host/mcp?api_key=query-secret&page=front-page", &headers);
     let expected =
         ["Bearer very-secret", "a81bc81b", "other-secret", "query-secret", "url-secret", "very-secret"];
-    assert_eq!(known(&secrets), expected);
+    let found = known(&secrets);
+    assert!(expected.iter().all(|secret| found.contains(secret)), "{found:?}");
+    assert!(["application/json", "production", "front-page"].iter().all(|word| !found.contains(word)));
+    assert_eq!(secrets.content("Basic bWU6dXJsLXNlY3JldA==".to_owned()), "Basic bWU6[secret]A==");
     assert_eq!(secrets.message("got Bearer very-secret and very-secret"), "got [secret] and [secret]");
 }
 

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_millis(300);
 
 /// With this much time for a request.
 fn http(url: &str, timeout: Duration) -> Arc<McpServer> {
-    let http = HttpServer { base_url: url.to_owned(), headers: Vec::new(), auth: None };
+    let http = HttpServer::new(url);
     let (max_timeout, startup_timeout) = (timeout * 2, Duration::from_secs(8));
     Arc::new(McpServer { timeout, max_timeout, startup_timeout, ..server(Transport::Http(http)) })
 }

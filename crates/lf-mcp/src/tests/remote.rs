@@ -350,8 +350,7 @@ async fn a_page_is_not_an_event_stream() {
 async fn a_header_that_cannot_be_sent_is_told_without_its_value() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let headers = vec![("X-Key".to_owned(), "line\nbreak-secret".into())];
-    let transport =
-        Transport::Http(HttpServer { base_url: "http://127.0.0.1:1".to_owned(), headers, auth: None });
+    let transport = Transport::Http(HttpServer { headers, ..HttpServer::new("http://127.0.0.1:1") });
     let pool = pool();
     let reason = down(&tools(&pool, server(transport))).await;
     assert_eq!(reason, "the value of header `X-Key` cannot be sent");

@@ -1,33 +1,69 @@
-//! Which commands may run that came through the API: those that a person approved on this machine.
+//! Which commands may run that came through the API, and what projects may take out of the environment: what a person
+//! approved on this machine.
 //!
 //! Kept outside of the projects' files, so that nobody who writes those can approve anything. A server that the API has
 //! never written is not listed here and is trusted as its file is.
 
+mod granted;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lf_core::Project;
-use lf_core::project::{Disabled, Sandbox, SandboxNetwork, StdioServer, Transport};
+use lf_core::operator::Operator;
+use lf_core::project::{Carried, Disabled, Sandbox, SandboxNetwork, StdioServer, Transport};
 use lf_mcp::SessionPool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::disk;
 use super::reader::{Mark, mark};
+use granted::{Granted, Grants, grants_of};
 
 pub(super) struct Approvals {
     data_dir: PathBuf,
     pool: SessionPool,
+    operator: Arc<Operator>,
+    /// What the project that the program was started in asked for then.
+    at_start: OnceLock<Grants>,
     /// Of programs, which are large.
     hashes: Mutex<HashMap<PathBuf, (Mark, String)>>,
 }
 
-/// By project and server: the fingerprint that was approved, if any.
 #[derive(Default, Serialize, Deserialize)]
 struct Stored {
     version: u32,
+    /// By project and server: the fingerprint that was approved, if any.
     projects: BTreeMap<String, BTreeMap<String, Option<String>>>,
+    /// What the entries of a project may take along, for those that the API has written or a person was asked about.
+    #[serde(default)]
+    secrets: BTreeMap<String, Grants>,
+}
+
+impl Stored {
+    /// `None` for a project that is trusted as its file is.
+    fn grants(&self, full: &str) -> Option<Grants> {
+        let written = self.projects.contains_key(full).then(Grants::default);
+        self.secrets.get(full).cloned().or(written)
+    }
+}
+
+/// What waits for a person's word.
+#[derive(Debug, Clone, Default)]
+pub struct Pending {
+    pub commands: Vec<Command>,
+    pub secrets: Vec<Carried>,
+}
+
+impl Pending {
+    pub fn len(&self) -> usize {
+        self.commands.len() + self.secrets.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// What a person approves.
@@ -42,8 +78,8 @@ pub struct Command {
 }
 
 impl Approvals {
-    pub(super) fn new(data_dir: PathBuf, pool: SessionPool) -> Self {
-        Self { data_dir, pool, hashes: Mutex::default() }
+    pub(super) fn new(data_dir: PathBuf, pool: SessionPool, operator: Arc<Operator>) -> Self {
+        Self { data_dir, pool, operator, at_start: OnceLock::new(), hashes: Mutex::default() }
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -64,19 +100,49 @@ impl Approvals {
         disk::write(&self.path(), &text).map_err(|error| error.to_string())
     }
 
-    /// Takes commands that are not approved out of a project. What cannot be read approves nothing. Gives the programs
-    /// that were looked at.
+    /// Takes out of a stored project what is not approved: commands, and what takes along what it may not. What cannot be
+    /// read approves nothing. Gives the programs that were looked at.
     pub(super) fn hold_back(&self, project: &mut Project) -> Vec<PathBuf> {
-        let full = format!("{}/{}", project.namespace, project.name);
+        let full = full(project);
         let stored = self.read();
+        let programs = self.hold_back_commands(project, &full, &stored);
+        self.of_stored(&full, &stored).hold_back(project);
+        programs
+    }
+
+    /// The same for the project that the program was started in, which is trusted as it was when this was first asked.
+    pub(super) fn hold_back_main(&self, project: &mut Project) {
+        self.at_start.get_or_init(|| grants_of(project));
+        self.of_main(project, &self.read()).hold_back(project);
+    }
+
+    fn of_stored(&self, full: &str, stored: &Result<Stored, String>) -> Granted<'_> {
+        let grants = stored.as_ref().map(|stored| stored.grants(full)).map_err(String::clone);
+        let may_connect = matches!(grants, Ok(None));
+        Granted { operator: &self.operator, grants, may_connect }
+    }
+
+    fn of_main(&self, project: &Project, stored: &Result<Stored, String>) -> Granted<'_> {
+        let mut grants = self.at_start.get().cloned().unwrap_or_default();
+        let approved = stored.as_ref().ok().and_then(|stored| stored.secrets.get(&file_of(project)));
+        grants.extend(approved.into_iter().flatten().cloned());
+        Granted { operator: &self.operator, grants: Ok(Some(grants)), may_connect: true }
+    }
+
+    fn hold_back_commands(
+        &self,
+        project: &mut Project,
+        full: &str,
+        stored: &Result<Stored, String>,
+    ) -> Vec<PathBuf> {
         let mut programs = Vec::new();
         for (name, server) in &mut project.servers {
             let Ok(server_entry) = server else { continue };
             let Transport::Stdio(stdio) = &server_entry.transport else { continue };
-            let reason = match &stored {
+            let reason = match stored {
                 Err(error) => format!("the approvals cannot be read: {error}"),
                 Ok(stored) => {
-                    let Some(approved) = stored.projects.get(&full).and_then(|servers| servers.get(name))
+                    let Some(approved) = stored.projects.get(full).and_then(|servers| servers.get(name))
                     else {
                         continue;
                     };
@@ -98,45 +164,88 @@ impl Approvals {
         programs
     }
 
-    /// Commands that wait for an approval; `project` as its file says.
-    pub(super) fn pending(&self, project: &Project) -> Result<Vec<Command>, String> {
-        let full = format!("{}/{}", project.namespace, project.name);
+    /// What waits for an approval; `project` as its file says.
+    pub(super) fn pending(&self, project: &Project) -> Result<Pending, String> {
+        let full = full(project);
         let stored = self.read()?;
-        let Some(servers) = stored.projects.get(&full) else { return Ok(Vec::new()) };
+        let commands = self.pending_commands(project, stored.projects.get(&full));
+        Ok(Pending { commands, secrets: self.of_stored(&full, &Ok(stored)).pending(project) })
+    }
+
+    /// What the project that the program was started in asks for and was never approved, whether or not it was trusted
+    /// at the start.
+    pub(super) fn pending_of_main(&self, project: &Project) -> Result<Pending, String> {
+        let grants = Some(self.read()?.secrets.remove(&file_of(project)).unwrap_or_default());
+        let granted = Granted { operator: &self.operator, grants: Ok(grants), may_connect: true };
+        Ok(Pending { commands: Vec::new(), secrets: granted.pending(project) })
+    }
+
+    fn pending_commands(
+        &self,
+        project: &Project,
+        servers: Option<&BTreeMap<String, Option<String>>>,
+    ) -> Vec<Command> {
+        let Some(servers) = servers else { return Vec::new() };
         let commands = project.servers.iter().filter_map(|(name, server)| {
             let Transport::Stdio(stdio) = &server.as_ref().ok()?.transport else { return None };
             let approved = servers.get(name)?;
             let command = self.command(name, stdio);
             (approved.as_ref() != Some(&command.fingerprint)).then_some(command)
         });
-        Ok(commands.collect())
+        commands.collect()
     }
 
-    /// From now on these servers of a project need an approval, also those that had one.
-    pub(super) fn require(&self, full: &str, servers: &[String]) -> Result<(), String> {
+    /// From now on these servers of a project need an approval, also those that had one, and what its entries take along
+    /// needs one. `before`: the project as its file was, which was trusted until now.
+    pub(super) fn require(
+        &self,
+        full: &str,
+        servers: &[String],
+        before: Option<&Project>,
+    ) -> Result<(), String> {
         let mut stored = self.read()?;
+        if stored.grants(full).is_none() {
+            stored.secrets.insert(full.to_owned(), before.map(grants_of).unwrap_or_default());
+        }
         let entry = stored.projects.entry(full.to_owned()).or_default();
         servers.iter().for_each(|server| drop(entry.insert(server.clone(), None)));
         stored.version = 1;
         self.write(&stored)
     }
 
-    pub(super) fn approve(&self, full: &str, commands: &[Command]) -> Result<(), String> {
+    pub(super) fn approve(&self, full: &str, pending: &Pending) -> Result<(), String> {
         let _lock = disk::lock(&self.data_dir).map_err(|error| error.to_string())?;
         let mut stored = self.read()?;
-        let entry = stored.projects.entry(full.to_owned()).or_default();
-        for command in commands {
+        for command in &pending.commands {
+            let entry = stored.projects.entry(full.to_owned()).or_default();
             entry.insert(command.server.clone(), Some(command.fingerprint.clone()));
         }
+        Self::grant(&mut stored, full, pending);
         self.write(&stored)
+    }
+
+    /// The same for the project that the program was started in.
+    pub(super) fn approve_main(&self, project: &Project, pending: &Pending) -> Result<(), String> {
+        let _lock = disk::lock(&self.data_dir).map_err(|error| error.to_string())?;
+        let mut stored = self.read()?;
+        Self::grant(&mut stored, &file_of(project), pending);
+        self.write(&stored)
+    }
+
+    fn grant(stored: &mut Stored, key: &str, pending: &Pending) {
+        stored.version = 1;
+        if !pending.secrets.is_empty() {
+            let granted = stored.secrets.entry(key.to_owned()).or_default();
+            granted.extend(pending.secrets.iter().map(Carried::grant));
+        }
     }
 
     /// After a project is gone.
     pub(super) fn forget(&self, full: &str) -> Result<(), String> {
         let mut stored = self.read()?;
-        match stored.projects.remove(full) {
-            Some(_) => self.write(&stored),
-            None => Ok(()),
+        match (stored.projects.remove(full), stored.secrets.remove(full)) {
+            (None, None) => Ok(()),
+            _ => self.write(&stored),
         }
     }
 
@@ -191,4 +300,13 @@ fn sandbox(sandbox: &Sandbox) -> Value {
         "require": sandbox.require,
         "namespaces": !sandbox.shares_processes,
     })
+}
+
+fn full(project: &Project) -> String {
+    format!("{}/{}", project.namespace, project.name)
+}
+
+/// Names the file of the project that the program was started in: another checkout of it is another one.
+fn file_of(project: &Project) -> String {
+    format!("file:{}", project.root.display())
 }

@@ -173,7 +173,7 @@ impl Reader {
         self.approvals.forget(&full).map_err(EditRefusal::Failed)
     }
 
-    /// Checks the text, holds its new commands back, and only then writes it.
+    /// Checks the text, holds back what is new in it and wants an approval, and only then writes it.
     fn store(&self, path: &Path, text: &str, old: &Value, (namespace, name): (&str, &str)) -> Outcome<()> {
         let directory = path.parent().unwrap_or(path);
         let source = Source { path: file_name(path), text: text.to_owned() };
@@ -186,9 +186,10 @@ impl Reader {
             .filter(|server| spawned(old, server).is_none_or(|then| Some(then) != spawned(&new, server)))
             .cloned()
             .collect();
-        if !changed.is_empty() {
-            self.approvals.require(&format!("{namespace}/{name}"), &changed).map_err(EditRefusal::Failed)?;
-        }
+        let before = self.as_written(path);
+        self.approvals
+            .require(&format!("{namespace}/{name}"), &changed, before.as_ref())
+            .map_err(EditRefusal::Failed)?;
         disk::write(path, text)?;
         // takes down what the project no longer has
         if let Some(Err(error)) = self.read_written(directory) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lf_core::Project;
+use lf_core::operator::Operator;
 use lf_mcp::SessionPool;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -28,8 +29,14 @@ pub(crate) struct Projects {
 }
 
 impl Projects {
-    pub(super) fn new(main: Option<Opened>, data_dir: PathBuf, loader: Loader, pool: SessionPool) -> Self {
-        let reader = Reader::new(main, data_dir, loader, pool);
+    pub(super) fn new(
+        main: Option<Opened>,
+        data_dir: PathBuf,
+        loader: Loader,
+        pool: SessionPool,
+        operator: Arc<Operator>,
+    ) -> Self {
+        let reader = Reader::new(main, data_dir, loader, pool, operator);
         Self { reader: Arc::new(reader), room: Arc::new(Semaphore::new(READS)) }
     }
 

@@ -1,6 +1,7 @@
 //! What reads the files of projects; used on threads that may block.
 
 mod slot;
+mod trust;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,14 +9,15 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use lf_core::Project;
+use lf_core::operator::Operator;
 use lf_mcp::SessionPool;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use super::approvals::{Approvals, Command};
+use super::Loader;
+use super::approvals::Approvals;
 use super::disk::{self, file_in, place};
 use super::generation::{Broken, ConfigStatus, Generation, Opened, RefusedEdit};
-use super::{EditRefusal, Loader};
 use crate::reload::{How, QUIET, may_be_cut};
 pub(super) use slot::{Mark, mark};
 use slot::{Slot, State};
@@ -87,8 +89,14 @@ pub(crate) enum Look {
 }
 
 impl Reader {
-    pub(super) fn new(main: Option<Opened>, data_dir: PathBuf, loader: Loader, pool: SessionPool) -> Self {
-        let approvals = Approvals::new(data_dir.clone(), pool.clone());
+    pub(super) fn new(
+        main: Option<Opened>,
+        data_dir: PathBuf,
+        loader: Loader,
+        pool: SessionPool,
+        operator: Arc<Operator>,
+    ) -> Self {
+        let approvals = Approvals::new(data_dir.clone(), pool.clone(), operator);
         let slots = RwLock::default();
         let reader = Self { data_dir, approvals, loader, pool, slots, first_read: Notify::new() };
         if let Some(mut main) = main {
@@ -293,28 +301,6 @@ impl Reader {
         })
     }
 
-    /// What becomes of a project after it was read. Gives the programs that were looked at for it.
-    fn finish(&self, key: &Key, project: &mut Project) -> Vec<PathBuf> {
-        let is_stored = match key {
-            // a stored project is no more trusted for being the working directory
-            Key::Main => {
-                let stored = place(&self.data_dir, &project.namespace, &project.name);
-                stored.and_then(|path| path.canonicalize().ok()).is_some_and(|stored| stored == project.root)
-            }
-            // a stored project is what its directory says, as every route names it
-            Key::Stored(directory) => {
-                let name = |directory: Option<&Path>| {
-                    let name = directory.and_then(Path::file_name);
-                    name.map(|name| name.to_string_lossy().into_owned())
-                };
-                project.name = name(Some(directory)).unwrap_or_else(|| project.name.clone());
-                project.namespace = name(directory.parent()).unwrap_or_else(|| project.namespace.clone());
-                true
-            }
-        };
-        if is_stored { self.approvals.hold_back(project) } else { Vec::new() }
-    }
-
     fn state_of(&self, key: &Key) -> State {
         let (main, programs) = {
             let slots = self.slots();
@@ -363,17 +349,6 @@ impl Reader {
         let mut stored: Vec<ConfigStatus> = slots.stored.values().map(|slot| slot.status(false)).collect();
         stored.sort_by(|one, other| one.file.cmp(&other.file));
         main.chain(stored).collect()
-    }
-
-    /// Commands of a project that wait for an approval.
-    pub(super) fn pending(&self, namespace: &str, name: &str) -> Result<Vec<Command>, EditRefusal> {
-        let unknown = || EditRefusal::NotFound(format!("{namespace}/{name}"));
-        let directory = place(&self.data_dir, namespace, name).ok_or_else(unknown)?;
-        let path = file_in(&directory).ok_or_else(unknown)?;
-        let opened = (self.loader)(&path).map_err(|broken| EditRefusal::Failed(broken.reason))?;
-        let mut project = opened.project;
-        (project.namespace, project.name) = (namespace.to_owned(), name.to_owned());
-        self.approvals.pending(&project).map_err(EditRefusal::Failed)
     }
 
     pub(super) fn forget(&self, directory: &Path) {

@@ -46,7 +46,11 @@ async fn a_decision_is_taken_once_it_is_kept_and_only_then() {
 #[tokio::test]
 async fn what_a_turn_left_is_named_in_its_words_and_taken_once_and_only_in_its_project() {
     let approvals = CallApprovals::new();
-    let waiting = Waiting { calls: vec![ask("apr_1").call], asks: vec![ask("apr_1"), ask("apr_2")] };
+    let waiting = Waiting {
+        calls: vec![ask("apr_1").call],
+        asks: vec![ask("apr_1"), ask("apr_2")],
+        ..Waiting::default()
+    };
     approvals.leave(waiting, about("a/b"));
     let told = words([ask("apr_1"), ask("apr_2")].iter());
     assert!(told.contains("approval `apr_1`") && !told.contains('\u{1b}'), "{told}");
@@ -120,7 +124,7 @@ async fn all_asks_of_a_round_may_be_decided_at_once() {
 #[tokio::test]
 async fn what_a_later_turn_has_taken_is_not_decided_behind_its_back() {
     let approvals = CallApprovals::new();
-    let waiting = Waiting { calls: vec![ask("apr_1").call], asks: vec![ask("apr_1")] };
+    let waiting = Waiting { calls: vec![ask("apr_1").call], asks: vec![ask("apr_1")], ..Waiting::default() };
     approvals.leave(waiting, about("a/b"));
     let left = approvals.left("apr_1", "a/b").expect("it waits");
     assert!(approvals.take(&left).is_some());

@@ -60,15 +60,7 @@ fn prompt_message(role: Role, text: String, call_id: Option<String>) -> Message 
         Role::System => Message::System(Prose { content, rest: Map::new() }),
         Role::User => Message::User(Prose { content, rest: Map::new() }),
         Role::Assistant => Message::Assistant(lf_core::AssistantMessage { content, ..Default::default() }),
-        Role::Tool => Message::Tool(ToolResult {
-            call_id: call_id.unwrap_or_default(),
-            name: None,
-            content,
-            is_error: false,
-            rest: Map::new(),
-            ran: None,
-            kept: None,
-        }),
+        Role::Tool => Message::Tool(ToolResult::new(call_id.unwrap_or_default(), content)),
     }
 }
 

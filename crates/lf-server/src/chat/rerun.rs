@@ -5,18 +5,17 @@ use std::sync::Arc;
 use futures_core::Stream;
 use lf_core::tool::Hints;
 use lf_core::turn::cassette::Cassette;
-use lf_core::turn::{Course, Setup, Spent};
+use lf_core::turn::{Course, Setup};
 use lf_core::{Catalogue, ChatEvent, Model, ModelRequest, Project, Tool, ToolSet, ToolSource};
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 use serde_json::Value;
 
-use super::{With, parameters, payers, text_formats};
+use super::{With, is_judged, parameters, payers, text_formats};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
-use crate::quotas::Charge;
 use crate::results::Shelf;
 use crate::rules::{Check, Recorded};
 
@@ -47,10 +46,11 @@ impl App {
         let provider = lf_models::provider(&model, &self.client, Otherwise::Nobody)?;
         let check: Arc<dyn Check> = match calls {
             Calls::Recorded => Arc::new(Recorded),
-            Calls::Run => self.check_of(&project, &model),
+            Calls::Run => self.check_of(&project, &model, &model.name),
         };
         let recorded = &cassette.setup;
         let (tools, set) = self.tools_again(&project, &model, cassette, calls).await;
+        let is_judged = is_judged(&project, &set, recorded.seen);
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
             model: model.name.clone(),
@@ -66,7 +66,7 @@ impl App {
             images: model.images,
             calls_left: recorded.calls_left,
             always: Vec::new(),
-            judged: calls == Calls::Run && !project.policy.is_empty(),
+            judged: calls == Calls::Run && is_judged,
             seen: recorded.seen,
             waiting: None,
         };
@@ -79,9 +79,7 @@ impl App {
         };
         let turn_timeout = setup.limits.turn_timeout;
         let shelf = Shelf::new(&self.results, &setup, None);
-        let payers = payers(&project);
-        self.quotas.admit(&payers).await?;
-        let charge = Charge::new(&self.quotas, payers, Spent::default());
+        let charge = self.quotas.admit(payers(&project)).await?;
         let mut events = Vec::new();
         let course = Course::new(setup, &mut events);
         let upstream = Upstream { model, provider, stand_in: None };

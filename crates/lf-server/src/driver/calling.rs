@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::poll;
 use lf_core::message::ToolCall;
 use lf_core::tool::Attendant;
 use lf_core::turn::{Entry, RunTools};
@@ -67,22 +68,27 @@ pub(crate) async fn execute_tool(
     attendant: &dyn Attendant,
 ) -> (Result<ToolOutput, ToolError>, Duration) {
     let tool = &asked.facts.tool;
-    let facts = match check.moved(&tool.server) {
-        Some(moved) => asked.facts.clone().listed_by(&moved).await,
-        None => asked.facts.clone(),
-    };
-    // nothing is waited for from here on: what is permitted is what is called
-    if let Err(reason) = permit(check, &Asked { facts: &facts, ..*asked }) {
+    let denied = |reason: String| {
         info!(server = %tool.server, tool = %tool.name, call_id, reason, "the call may not run");
         let (server, tool) = (tool.server.to_string(), tool.name.to_string());
-        return (Err(ToolError::Denied { server, tool, reason }), Duration::ZERO);
+        (Err(ToolError::Denied { server, tool, reason }), Duration::ZERO)
+    };
+    if let Err(reason) = permit_now(check, asked).await {
+        return denied(reason);
+    }
+    let moved = check.moved(&tool.server);
+    let source = moved.as_ref().map_or(tools, |moved| moved as &dyn ToolSource);
+    let mut ready = source.ready(&tool.server);
+    // a server that starts takes up to a minute, in which the rules may change
+    if poll!(&mut ready).is_pending() {
+        ready.await;
+        if let Err(reason) = permit_now(check, asked).await {
+            return denied(reason);
+        }
     }
     let started = Instant::now();
     info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
-    let outcome = match check.moved(&tool.server) {
-        Some(moved) => moved.call(tool, asked.arguments, attendant).await,
-        None => tools.call(tool, asked.arguments, attendant).await,
-    };
+    let outcome = source.call(tool, asked.arguments, attendant).await;
     let elapsed = started.elapsed();
     let said = match &outcome {
         Ok(output) if !output.is_error => "Tool execution successful",
@@ -93,3 +99,17 @@ pub(crate) async fn execute_tool(
     info!(server = %tool.server, tool = %tool.name, call_id, ?elapsed, "{said}");
     (outcome, elapsed)
 }
+
+/// Whether a call may run by the configuration of now, of the tool as its server lists it now.
+async fn permit_now(check: &dyn Check, asked: &Asked<'_>) -> Result<(), String> {
+    match check.moved(&asked.facts.tool.server) {
+        Some(moved) => {
+            let facts = asked.facts.clone().listed_by(&moved).await;
+            permit(check, &Asked { facts: &facts, ..*asked })
+        }
+        None => permit(check, asked),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -145,7 +145,9 @@ impl Memory {
     /// What is approved for all of the conversation is so for later turns, too.
     pub(super) async fn learn(&self, running: &Running, event: &ChatEvent) {
         let ChatEvent::ApprovalDecided(ask) = event else { return };
-        if ask.decision.as_ref().is_none_or(|decision| decision.verdict != Verdict::Always) {
+        // a rule looks at each call anew: a yes to one is none to the next, and none to what the server's `approval` asks
+        let always = ask.decision.as_ref().is_some_and(|decision| decision.verdict == Verdict::Always);
+        if !always || ask.why.is_some() {
             return;
         }
         if let Err(error) = self.store.approve_always(&running.conversation, &ask.tool).await {

@@ -1,12 +1,10 @@
 //! What of a long conversation a model is shown, and what of a client's transcript is new.
 
 use lf_core::message::{Prose, ToolResult};
+use lf_core::model::BYTES_PER_TOKEN;
 use lf_core::turn::size_of;
 use lf_core::{AssistantMessage, Content, Message, Model};
 use lf_store::{Conversation, Kept};
-
-/// The usual estimate for English and code.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// Bytes of conversation that a model is shown.
 pub(super) fn budget(model: &Model) -> usize {

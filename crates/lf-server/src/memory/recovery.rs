@@ -33,8 +33,6 @@ pub(super) struct Read {
     /// The model that answers now, as the file calls it.
     model: String,
     setup: Box<Setup>,
-    /// Something of the present answer has been read.
-    answering: bool,
     /// Somebody has stopped it.
     stopped: bool,
 }
@@ -173,8 +171,7 @@ impl App {
         let Some(conversation) = memory.store.conversation(&turn.conversation).await? else {
             return Ok(None);
         };
-        let Read { mut course, mut events, entries, model, setup, answering, stopped } =
-            read(memory, turn).await?;
+        let Read { mut course, mut events, entries, model, setup, stopped } = read(memory, turn).await?;
         let mut journal = memory.store.journal(turn, entries);
         let running = Arc::new(Running::new(turn.id.clone(), turn.conversation.clone()));
         if stopped {
@@ -187,10 +184,14 @@ impl App {
             let name = own.filter(|_| !project.models.contains_key(name)).unwrap_or(name);
             self.find_model(Some(&project), Some(name)).await
         };
+        // what was asked when the program died was counted by nobody
+        let counted = course.spent();
         let asked = found(&setup.model).await.map(|(_, asked)| asked);
+        // one that is gone may use nothing, and neither may who answers in its place
+        let asked_name = asked.as_ref().map_or(setup.model.clone(), |asked| asked.name.clone());
         let (project, model) = found(&model).await?;
         let upstreams = self.upstreams(&project, &model, (asked.ok(), &setup)).map_err(Hindrance::Lasting)?;
-        take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
+        take_up(&mut course, &mut events, &mut journal, &setup.tools);
         let approving = Approving {
             approvals: self.approvals.clone(),
             about: About {
@@ -202,14 +203,15 @@ impl App {
             attendance: self.attendance_of(turn, &conversation).await?,
             wait: setup.limits.approval_timeout,
         };
+        let mut charge = Charge::new(&self.quotas, payers(&project), counted);
+        charge.has_used(course.spent());
         let with = Drive {
             upstreams,
             approving,
             tools: self.tools_of(&project, &model),
-            check: self.check_of(&project, &model),
+            check: self.check_of(&project, &model, &asked_name),
             shelf: Shelf::new(&self.results, &setup, Some((memory.store.clone(), turn.conversation.clone()))),
-            // its requests before were counted when they were made
-            charge: Charge::new(&self.quotas, payers(&project), course.spent()),
+            charge,
             turn_timeout: setup.limits.turn_timeout,
             person: None,
             journal: Some(Box::new(journal)),
@@ -311,7 +313,7 @@ impl Read {
         let mut events = Vec::new();
         let course = Course::new((*setup).clone(), &mut events);
         let model = setup.model.clone();
-        Ok(Self { course, events, entries: 1, model, setup, answering: false, stopped: false })
+        Ok(Self { course, events, entries: 1, model, setup, stopped: false })
     }
 
     pub(super) fn take(&mut self, entry: Entry) -> Result<(), String> {
@@ -320,8 +322,6 @@ impl Read {
             _ => None,
         };
         self.stopped |= matches!(entry, Entry::Stopped);
-        self.answering =
-            matches!(entry, Entry::Delta(_)) || (self.answering && matches!(entry, Entry::Notice(_)));
         let taken = self.course.take(entry, &mut self.events).map_err(|error| error.to_string())?;
         if let Some(stands_in) = stands_in.filter(|_| taken == Taken::AsksAgain) {
             self.model = stands_in;
@@ -333,17 +333,12 @@ impl Read {
 
 /// Brings a turn to where it can go on. A call that had begun may have had its effect: unless its tool is repeatable, it
 /// is not run a second time, and the model is told that its outcome is unknown.
-fn take_up(
-    course: &mut Course,
-    events: &mut Vec<ChatEvent>,
-    journal: &mut TurnJournal,
-    (tools, answering): (&ToolSet, bool),
-) {
+fn take_up(course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal, tools: &ToolSet) {
     // a look into a result changes nothing; its tools came to the turn later
     let repeatable =
         |id: &ToolRef| &*id.server == SOURCE || tools.tool(id).is_some_and(|tool| tool.repeatable);
     let entries: Vec<Entry> = match course.step() {
-        Step::AskModel(_) if answering => vec![Entry::Interrupted],
+        Step::AskModel(_) => vec![Entry::Interrupted],
         Step::RunTools(run) => run
             .open()
             .filter(|(_, _, begun)| *begun)
@@ -360,7 +355,7 @@ fn take_up(
                 _ => None,
             })
             .collect(),
-        Step::AskModel(_) | Step::Judge(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
+        Step::Judge(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
     };
     for entry in entries {
         note(entry, course, events, journal);

@@ -46,6 +46,7 @@ fn project(name: &str, models: impl IntoIterator<Item = Model>) -> Project {
         default_model: models.keys().next().cloned(),
         models,
         prompts: IndexMap::new(),
+        carried: Vec::new(),
         storage: Ok(Default::default()),
         policy: lf_core::policy::Policy::default(),
         quota: lf_core::quota::Quota::default(),
@@ -78,7 +79,7 @@ impl Bench {
             }),
             pool,
             timeouts: crate::Timeouts::default(),
-            roots: Vec::new(),
+            egress: crate::Egress::new(Arc::default(), Vec::new()),
             store: Ok(Store::open(directory.path().to_owned()).await.unwrap()),
             recordings: None,
         });
@@ -289,7 +290,7 @@ async fn a_decision_reaches_the_turn_that_begins_with_its_call_meanwhile() {
     bench.left("t", "demo", []).await;
     let tool = ToolRef { server: "s".into(), name: "pay".into() };
     let ask = Ask { id: "apr_1".to_owned(), call: call(), tool, why: None, decision: None };
-    let waiting = Waiting { calls: vec![call()], asks: vec![ask.clone()] };
+    let waiting = Waiting { calls: vec![call()], asks: vec![ask.clone()], ..Waiting::default() };
     let ended = End { waiting: Some(&waiting), ..End::finished("t", "c", &[]) };
     bench.memory().store.end(ended).await.unwrap();
     // the turn that is about to begin with it speaks
@@ -395,7 +396,7 @@ async fn a_turn_that_breaks_off_lets_go_of_its_watchers_and_of_its_conversation(
         tools: bench.app.tools_of(&bench.app.project().unwrap(), &demo()),
         check: Arc::new(crate::rules::Recorded),
         shelf: Shelf::default(),
-        charge: Charge::default(),
+        charge: crate::quotas::Charge::default(),
         turn_timeout,
         person: None,
         approving: unattended(),

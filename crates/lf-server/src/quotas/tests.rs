@@ -16,15 +16,14 @@ fn payers(quota: Quota) -> Vec<Payer> {
 
 /// A turn that takes so much.
 async fn used(quotas: &Quotas, payers: &[Payer], tokens: u64) {
-    quotas.admit(payers).await.unwrap();
-    let mut charge = Charge::new(quotas, payers.to_vec(), Spent::default());
+    let mut charge = quotas.admit(payers.to_vec()).await.unwrap().begun();
     charge.has_used(Spent { tokens, cost: 0.0 });
 }
 
 /// Until nobody of this project is let in any more.
 async fn until_refused(quotas: &Quotas, payers: &[Payer]) {
     let refused = async {
-        while quotas.admit(payers).await.is_ok() {
+        while quotas.admit(payers.to_vec()).await.is_ok() {
             tokio::task::yield_now().await;
         }
     };
@@ -34,7 +33,7 @@ async fn until_refused(quotas: &Quotas, payers: &[Payer]) {
 /// The store of all daemons, with every count in it.
 async fn until_kept(store: &Store, tokens: u64) {
     let kept = async {
-        while store.spent("project:default/p", whole_day(now())).await.unwrap().tokens < tokens {
+        while store.spent("project:default/p", signed(day(now()))).await.unwrap().tokens < tokens {
             tokio::task::yield_now().await;
         }
     };
@@ -50,7 +49,7 @@ async fn a_day_is_used_up_over_restarts() {
     until_kept(&store, 600).await;
     let again = quotas(store.clone());
     used(&again, &payers, 400).await;
-    let Err(Refusal::OverQuota(_)) = again.admit(&payers).await else { panic!("1000 are used") };
+    let Err(Refusal::OverQuota(_)) = again.admit(payers).await else { panic!("1000 are used") };
 }
 
 #[tokio::test]
@@ -74,15 +73,48 @@ async fn a_database_that_is_gone_lets_chats_begin_with_what_this_daemon_knows() 
     let quotas = quotas(gone);
     let payers = payers(Quota { tokens_per_day: Some(1000), ..Quota::default() });
     used(&quotas, &payers, 1000).await;
-    let Err(Refusal::OverQuota(_)) = quotas.admit(&payers).await else { panic!("1000 are used") };
+    let Err(Refusal::OverQuota(_)) = quotas.admit(payers).await else { panic!("1000 are used") };
 }
 
 #[tokio::test]
 async fn a_turn_that_did_not_begin_takes_nothing_of_a_minute() {
     let quotas = Quotas::new(None);
     let payers = payers(Quota { requests_per_minute: Some(1), ..Quota::default() });
-    quotas.admit(&payers).await.unwrap();
-    Charge::new(&quotas, payers.clone(), Spent::default()).not_begun();
-    quotas.admit(&payers).await.unwrap();
-    let Err(Refusal::OverQuota(_)) = quotas.admit(&payers).await else { panic!("one is all there is") };
+    // whatever came in between: words that nobody can decide about, no room, a store that is full
+    drop(quotas.admit(payers.clone()).await.unwrap());
+    let charge = quotas.admit(payers.clone()).await.unwrap();
+    let Err(Refusal::OverQuota(_)) = quotas.admit(payers.clone()).await else {
+        panic!("one is all there is")
+    };
+    drop(charge.begun());
+    let Err(Refusal::OverQuota(_)) = quotas.admit(payers).await else { panic!("it has begun") };
+}
+
+/// A turn that was running when the daemon died goes on before anybody comes, and uses some.
+#[tokio::test]
+async fn what_a_recovered_turn_uses_is_added_to_the_day_and_does_not_begin_a_new_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path().to_owned()).await.unwrap();
+    let payers = payers(Quota { tokens_per_day: Some(1000), ..Quota::default() });
+    used(&quotas(store.clone()), &payers, 900).await;
+    until_kept(&store, 900).await;
+    let again = quotas(store.clone());
+    let before = Spent { tokens: 500, cost: 0.0 };
+    let mut recovered = Charge::new(&again, payers.clone(), before).kept();
+    recovered.has_used(Spent { tokens: 600, cost: 0.0 });
+    let Err(Refusal::OverQuota(_)) = again.admit(payers).await else { panic!("900 and 100 are used") };
+}
+
+#[tokio::test]
+async fn an_ask_that_is_dropped_is_paid_for_unless_somebody_goes_on_with_its_turn() {
+    let quotas = Quotas::new(None);
+    let payers = payers(Quota { tokens_per_day: Some(1000), ..Quota::default() });
+    let asks = Spent { tokens: 1000, cost: 0.0 };
+    let mut kept = quotas.admit(payers.clone()).await.unwrap().kept().begun();
+    kept.asks(asks);
+    drop(kept);
+    let mut left = quotas.admit(payers.clone()).await.unwrap().begun();
+    left.asks(asks);
+    drop(left);
+    let Err(Refusal::OverQuota(_)) = quotas.admit(payers).await else { panic!("1000 are used") };
 }

@@ -116,9 +116,8 @@ fn secrets_of_the_project_are_in_no_recording() {
     model.api_key = Some("sk-\"quoted\"-hush".into());
     model.extra_body.insert("api_key".to_owned(), "body-secret-hush".into());
     let http = HttpServer {
-        base_url: "https://mcp.example".to_owned(),
         headers: vec![("Authorization".to_owned(), "Bearer header-secret-hush".into())],
-        auth: None,
+        ..HttpServer::new("https://mcp.example")
     };
     let server = lf_core::McpServer::new("s", Transport::Http(http));
     let mut other = Model::new("other", Provider::Openai, "other", "https://api.example");
@@ -131,6 +130,7 @@ fn secrets_of_the_project_are_in_no_recording() {
         models: [model, other].map(|model| (model.name.clone(), Ok(Arc::new(model)))).into_iter().collect(),
         default_model: None,
         prompts: BTreeMap::new().into_iter().collect(),
+        carried: Vec::new(),
         storage: Ok(Default::default()),
         policy: lf_core::policy::Policy::default(),
         quota: lf_core::quota::Quota::default(),

@@ -86,6 +86,7 @@ fn project() -> Project {
         models: IndexMap::from([model("narrow", &["open"]), model("wide", &["open", "closed"])]),
         default_model: None,
         prompts: IndexMap::new(),
+        carried: Vec::new(),
         storage: Ok(Default::default()),
         policy: Policy {
             rules: vec![deny("wipe", None), deny("send", Some("args.n >= 0"))],
@@ -279,7 +280,7 @@ impl Attempts {
                     decision: Some(decision),
                 }
             });
-            waiting = Some(Waiting { asks: asks.collect(), calls });
+            waiting = Some(Waiting { asks: asks.collect(), calls, ..Waiting::default() });
         } else {
             deltas = self.deltas(kind, calls);
         }

@@ -1,7 +1,7 @@
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use futures_util::stream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::time::{Instant, timeout};

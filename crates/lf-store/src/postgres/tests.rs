@@ -159,7 +159,8 @@ async fn what_is_decided_at_one_daemon_is_not_lost_by_another_one() {
         Ask { id: id.to_owned(), call, tool, why: None, decision: None }
     };
     let asks = vec![ask("a"), ask("b")];
-    let waiting = Waiting { calls: asks.iter().map(|ask| ask.call.clone()).collect(), asks };
+    let waiting =
+        Waiting { calls: asks.iter().map(|ask| ask.call.clone()).collect(), asks, ..Waiting::default() };
     one.end(End { waiting: Some(&waiting), ..End::finished("t1", "c", &[]) }).await.unwrap();
 
     let seen = [one.waiting("c").await.unwrap().unwrap(), other.waiting("c").await.unwrap().unwrap()];

@@ -26,9 +26,28 @@ impl Store {
         Ok(Spent { tokens: tokens.try_into().unwrap_or_default(), cost })
     }
 
-    /// Adds to what accounts have used of a day.
-    pub async fn spend(&self, used: &[(&str, i64, Spent)]) -> Result<(), StoreError> {
+    /// Adds to what accounts have used of a day, under an id of its own. After an error a Postgres may have added it, or still
+    /// do: said again with the same id, it is added once. The id `before` is known to be done and is forgotten.
+    pub async fn spend(
+        &self,
+        (id, before): (&str, Option<&str>),
+        used: &[(&str, i64, Spent)],
+    ) -> Result<(), StoreError> {
+        let Some(last) = used.iter().map(|(_, day, _)| *day).max() else { return Ok(()) };
+        let flush = |id: &str| format!("flush:{id}");
+        let sql = "SELECT day FROM spent WHERE account = ?1";
+        if !self.query(sql, vec![flush(id).into()]).await?.is_empty() {
+            return Ok(());
+        }
         let mut batch = Batch::default();
+        // where a former try is still under way, this waits for it, and fails if it is done
+        batch.add(
+            "INSERT INTO spent (account, day, tokens, nanos) VALUES (?1, ?2, 0, 0)",
+            vec![flush(id).into(), last.into()],
+        );
+        if let Some(before) = before {
+            batch.add("DELETE FROM spent WHERE account = ?1", vec![flush(before).into()]);
+        }
         let mut used = used.to_vec();
         // in one order everywhere: daemons that add to the same accounts wait for each other, and never in a circle
         used.sort_by_key(|(account, day, _)| (*account, *day));
@@ -46,9 +65,7 @@ impl Store {
                 vec![(*account).into(), (*day).into(), tokens.into(), nanos.into()],
             );
         }
-        if let Some(last) = used.iter().map(|(_, day, _)| day).max() {
-            batch.add("DELETE FROM spent WHERE day < ?1", vec![(last - KEPT_DAYS).into()]);
-        }
+        batch.add("DELETE FROM spent WHERE day < ?1", vec![(last - KEPT_DAYS).into()]);
         self.commit(batch).await.map(drop)
     }
 }

@@ -245,7 +245,7 @@ async fn a_second_daemon_does_not_get_the_directory() {
 
 async fn what_a_turn_leaves_waiting_waits_until_the_next_one_begins(bench: Bench) {
     bench.say("c", "hi").await;
-    let waiting = Waiting { calls: Vec::new(), asks: Vec::new() };
+    let waiting = Waiting { calls: Vec::new(), asks: Vec::new(), ..Waiting::default() };
     let answer = [("msg-2".to_owned(), assistant("hello"))];
     bench.store.end(End { waiting: Some(&waiting), ..End::finished("c", "c", &answer) }).await.unwrap();
     assert_eq!(bench.store.waiting("c").await.unwrap().map(|left| left.waiting), Some(waiting));

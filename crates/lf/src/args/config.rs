@@ -26,7 +26,8 @@ pub(crate) enum Config {
     Schema,
     /// Write a first llamafarm.yaml (the same as `lf init`)
     Init(Init),
-    /// Let commands run that were written through the API, after showing them
+    /// Let commands of projects run that were written through the API, and variables go where projects ask, after showing
+    /// them
     Approve {
         /// Only of this project
         #[arg(value_name = "NS/PROJECT")]

@@ -172,13 +172,9 @@ fn read_event(event: &Value) -> Option<ChatEvent> {
         },
         "tool_result" => ChatEvent::CallFinished {
             result: ToolResult {
-                call_id: text("call_id"),
                 name: event["name"].as_str().map(str::to_owned),
-                content: text("result").into(),
                 is_error: event["is_error"] == true,
-                rest: Map::new(),
-                ran: None,
-                kept: None,
+                ..ToolResult::new(text("call_id"), text("result"))
             },
             elapsed: Duration::from_millis(event["elapsed_ms"].as_u64().unwrap_or_default()),
         },

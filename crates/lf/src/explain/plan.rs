@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use lf_core::model::BYTES_PER_TOKEN;
 use lf_core::tool::Approval;
 use lf_core::tool_set::Target;
 use lf_core::{Catalogue, Project, ToolSet};
@@ -20,9 +21,6 @@ use crate::log::printable;
 use crate::mcp::catalogue;
 use crate::signals::Signals;
 use crate::{app, close, project};
-
-/// The usual estimate for English and code.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// What one model is offered, by the names that it is shown.
 type Offer = IndexMap<String, Offered>;

@@ -147,3 +147,17 @@ fn an_error_does_not_repeat_a_long_argument() {
     let error = holds("args.s > 3", &json!({"s": "secret ".repeat(1000)})).unwrap_err();
     assert!(error.len() < 400, "{error}");
 }
+
+#[test]
+fn what_a_loop_searches_and_puts_together_has_a_bound_in_all() {
+    let list: Vec<usize> = (0..5_000).collect();
+    let arguments = json!({"list": list, "body": "x".repeat(150_000)});
+    let began = Instant::now();
+    let end = began + TIME;
+    let error =
+        holds_at("args.list.exists(i, args.body.matches('[w-x]{3}[^x]'))", &arguments, end).unwrap_err();
+    assert!(error.contains("more than 100ms"), "{error}");
+    let error = holds("args.list.map(i, args.body + 'x').size() == 1", &arguments).unwrap_err();
+    assert!(error.contains("too large"), "{error}");
+    assert_eq!(holds("(args.body + 'x').size() == 150001", &arguments), Ok(true));
+}

@@ -2,11 +2,11 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::message::{Arguments, Prose, ToolCall};
-use crate::model::{FinishReason, ModelDelta, ModelRequest};
-use crate::project::{Limits, Price};
+use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest};
+use crate::project::{Limits, Price, ToolCallStrategy};
 use crate::tool::{Catalogue, Tool, ToolContent, ToolOutput, ToolRef};
 use crate::tool_set::{ToolSet, empty_schema};
-use crate::turn::{Done, Entry, Setup};
+use crate::turn::{Done, Entry, Setup, StandIn};
 
 const PRICE: Price = Price { input: 1000.0, output: 2000.0, cached: 0.0, cache_written: 0.0 };
 
@@ -175,6 +175,91 @@ fn money_is_counted_by_the_price_of_the_model_that_answered() {
     let mut unknown = start(limits(), None);
     unknown.calls([1], Some((1_000_000, 0)));
     assert_eq!(unknown.run_all(), 1, "without a price nothing is known to be spent");
+}
+
+/// A request of 400 bytes, of which nobody says how many tokens it is.
+fn asked() -> Played {
+    let mut turn = start(Limits::default(), Some(PRICE));
+    turn.take(Entry::Delta(ModelDelta::Notice("slow today".to_owned())));
+    let Step::AskModel(ask) = &mut turn.course.step else { panic!("the model is asked") };
+    let Some(Message::User(said)) = ask.turn.request.messages.last_mut() else { panic!("a question") };
+    said.content = "x".repeat(400).into();
+    turn
+}
+
+fn timeout() -> ModelError {
+    ModelError::Timeout { url: "u".to_owned(), what: "answer".into(), limit: Duration::from_secs(60) }
+}
+
+#[test]
+fn an_ask_that_is_cut_off_before_its_first_piece_costs_its_request() {
+    let failed =
+        || ModelError::RateLimited { url: "u".to_owned(), message: "no".to_owned(), retry_after: None };
+    for (end, costs) in [
+        (Entry::Stopped, true),
+        (Entry::Interrupted, true),
+        (Entry::Failed(timeout()), true),
+        (Entry::Failed(failed()), false),
+    ] {
+        let mut turn = asked();
+        let request = turn.course.pending();
+        assert!(request.tokens >= 100 && request.cost > 0.09, "{request:?}");
+        turn.take(end.clone());
+        assert_eq!(turn.course.spent(), if costs { request } else { Spent::default() }, "{end:?}");
+    }
+    let mut refused = asked();
+    refused.take(Entry::Refused(failed()));
+    refused.take(Entry::Failed(failed()));
+    assert_eq!(refused.course.spent(), Spent::default());
+}
+
+#[test]
+fn what_has_come_of_an_answer_that_is_cut_off_is_paid_for() {
+    let usage = |input, output| Entry::Delta(ModelDelta::Usage(Usage { input, output, ..Usage::default() }));
+    let thought = || Entry::Delta(ModelDelta::Reasoning("x".repeat(4000)));
+    for end in [Entry::Stopped, Entry::Interrupted, Entry::Failed(timeout())] {
+        let mut turn = asked();
+        let request = turn.course.pending().tokens;
+        turn.take(thought());
+        turn.take(end.clone());
+        assert_eq!(turn.course.spent().tokens, request + 1000, "{end:?}");
+        // some say at the start what the request was, and at the end what the answer was
+        let mut counted = asked();
+        counted.take(usage(70, 1));
+        counted.take(thought());
+        counted.take(end.clone());
+        assert_eq!(counted.course.spent().tokens, 70 + 1000, "{end:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_asked_for_again_is_paid_for_twice() {
+    let mut late = start(Limits::default(), None);
+    late.calls([1], Some((10, 10)));
+    late.run_all();
+    let request = late.course.pending().tokens;
+    late.take(Entry::Delta(ModelDelta::Reasoning("x".repeat(400))));
+    late.take(Entry::TimeUp { limit: Duration::from_secs(300) });
+    assert_eq!(late.course.spent().tokens, 20 + request + 100);
+    late.says("as far as I got", Some((1, 1)));
+    assert_eq!(late.course.spent().tokens, 20 + request + 100 + 2);
+}
+
+#[test]
+fn a_model_that_nobody_heard_of_is_paid_for_by_its_own_price() {
+    let stand_in = || {
+        let text_formats = crate::text_calls::named("default").unwrap();
+        let (strategy, parameters) = (ToolCallStrategy::NativeApi, Map::new());
+        let (model, tools, sealed) = ("other".to_owned(), ToolSet::default(), Vec::new());
+        StandIn { model, tools, parameters, strategy, price: None, images: true, text_formats, sealed }
+    };
+    let mut turn = asked();
+    let request = turn.course.pending();
+    assert_eq!(turn.take(Entry::Refused(timeout())), Taken::Nothing);
+    assert_eq!(turn.take(Entry::StoodIn(Box::new(stand_in()))), Taken::AsksAgain);
+    assert_eq!(turn.course.spent(), request);
+    turn.says("well", Some((5, 5)));
+    assert_eq!(turn.course.spent(), Spent { tokens: request.tokens + 10, cost: request.cost });
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::*;
@@ -5,8 +7,8 @@ use crate::ToolSet;
 use crate::message::{Arguments, Prose};
 use crate::model::{ModelDelta, ModelRequest};
 use crate::policy::Label;
-use crate::tool::{Catalogue, ToolContent, ToolOutput};
-use crate::turn::{Course, Decision, Entry, Setup, Verdict};
+use crate::tool::{Catalogue, ToolContent, ToolError, ToolOutput};
+use crate::turn::{Course, Decision, Entry, Setup, Verdict, Waiting};
 
 fn setup(messages: Vec<Message>) -> Setup {
     let tools = [("read", Label::Private), ("browse", Label::Untrusted), ("send", Label::Egress)];
@@ -63,7 +65,7 @@ fn judged(verdicts: &[(usize, Approval)]) -> Entry {
 fn ran(call: usize) -> [Entry; 2] {
     let content = vec![ToolContent::Text("ok".to_owned())];
     let outcome = Ok(ToolOutput { content, ..ToolOutput::default() });
-    [Entry::Running { call }, Entry::Settled { call, outcome, elapsed: std::time::Duration::ZERO }]
+    [Entry::Running { call }, Entry::Settled { call, outcome, elapsed: Duration::ZERO }]
 }
 
 fn standing(course: &Course) -> Vec<(usize, usize, Labels, bool)> {
@@ -144,4 +146,70 @@ fn a_turn_sees_what_its_finished_rounds_and_its_conversation_have_seen() {
     let kept = serde_json::to_string(&said).unwrap();
     let read: Vec<Message> = serde_json::from_str(&kept).unwrap();
     assert_eq!(seen_in(&read), of(&Label::ALL));
+}
+
+/// A turn that read mail and the web, whose `send` a rule wants asked, and that nobody attends.
+fn left_unasked() -> (Waiting, String) {
+    let mut course = begun(hi());
+    take(&mut course, calls(&["read", "browse"]));
+    take(&mut course, [judged(&[])]);
+    take(&mut course, ran(0).into_iter().chain(ran(1)).chain([Entry::Ran]));
+    take(&mut course, calls(&["send"]));
+    take(&mut course, [judged(&[(0, Approval::Ask)])]);
+    let Step::AskPerson(asking) = course.step() else { panic!("a person is asked") };
+    let ask = asking.asks()[0].id.clone();
+    take(&mut course, [Entry::Unanswered { words: "May it?".to_owned() }]);
+    (course.into_done().expect("it is over").waiting.expect("it waits"), ask)
+}
+
+#[test]
+fn what_a_rule_asked_and_nobody_decided_is_asked_though_the_rule_is_silent_now() {
+    let (waiting, ask) = left_unasked();
+    // the client keeps the conversation: nothing of what was seen is in it
+    let mut next = Course::new(Setup { waiting: Some(waiting), ..setup(hi()) }, &mut Vec::new());
+    take(&mut next, [judged(&[])]);
+    let Step::AskPerson(asking) = next.step() else { panic!("a person is asked") };
+    let asks: Vec<_> = asking.open().map(|ask| (ask.id.as_str(), ask.why.as_deref())).collect();
+    assert_eq!(asks, [(ask.as_str(), Some("so"))]);
+}
+
+#[test]
+fn what_was_seen_before_a_person_was_asked_counts_in_the_turn_that_goes_on() {
+    let (mut waiting, _) = left_unasked();
+    waiting = serde_json::from_str(&serde_json::to_string(&waiting).unwrap()).unwrap();
+    waiting.asks[0].decision =
+        Some(Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None });
+    let mut next = Course::new(Setup { waiting: Some(waiting), ..setup(hi()) }, &mut Vec::new());
+    let both = of(&[Label::Private, Label::Untrusted]);
+    assert_eq!(standing(&next), [(0, 0, both, false)]);
+    take(&mut next, [judged(&[(0, Approval::Ask)])]);
+    assert_eq!(standing(&next), [(0, 0, both, true)], "the yes of before counts");
+    take(&mut next, ran(0).into_iter().chain([Entry::Ran]));
+    take(&mut next, calls(&["send"]));
+    assert_eq!(standing(&next), [(0, 1, of(&Label::ALL), false)], "and for no other call");
+}
+
+#[test]
+fn a_call_whose_outcome_is_unknown_is_one_that_came_before() {
+    let (server, tool) = ("disk".to_owned(), "send".to_owned());
+    let reason = || "gone".to_owned();
+    let outcomes = [
+        (ToolError::Timeout { server: server.clone(), tool: tool.clone(), limit: Duration::ZERO }, 1),
+        (ToolError::Lost { server: server.clone(), tool: tool.clone(), reason: reason() }, 1),
+        (ToolError::TooLarge { tool: tool.clone(), limit: 1 }, 1),
+        (ToolError::Refused { server: server.clone(), message: reason(), code: 1 }, 1),
+        (ToolError::Denied { server: server.clone(), tool: tool.clone(), reason: reason() }, 0),
+        (ToolError::Down { server: server.clone(), reason: reason() }, 0),
+        (ToolError::UnknownTool { server, tool }, 0),
+    ];
+    for (error, before) in outcomes {
+        let mut course = begun(hi());
+        take(&mut course, calls(&["send"]));
+        take(&mut course, [judged(&[])]);
+        let told = error.to_string();
+        let settled = Entry::Settled { call: 0, outcome: Err(error), elapsed: Duration::ZERO };
+        take(&mut course, [Entry::Running { call: 0 }, settled, Entry::Ran]);
+        take(&mut course, calls(&["send"]));
+        assert_eq!(standing(&course)[0].1, before, "{told}");
+    }
 }

@@ -1,5 +1,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::Map;
 
 use super::*;
 use crate::message::Arguments;

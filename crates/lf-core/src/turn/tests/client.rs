@@ -80,15 +80,7 @@ fn a_mixed_round_is_put_back_when_the_client_returns() {
     let mut messages = vec![
         Message::User(Prose { content: "hi".into(), rest: Map::new() }),
         Message::Assistant(returned),
-        Message::Tool(ToolResult {
-            call_id: id.clone(),
-            name: None,
-            content: "done".into(),
-            is_error: false,
-            rest: Map::new(),
-            ran: None,
-            kept: None,
-        }),
+        Message::Tool(ToolResult::new(id.clone(), "done")),
     ];
     put_back(&mut messages, |wanted| (wanted == id).then(|| resume.clone()));
     let request = ModelRequest { messages, ..ModelRequest::default() };

@@ -156,3 +156,16 @@ fn another_model_takes_over_with_its_own_ways_and_only_its_own_tools() {
     begun.push(text("Hel"), &mut events);
     assert!(!begun.stand_in(other(fewer), &mut events), "somebody has seen the beginning");
 }
+
+#[test]
+fn a_message_has_a_thousand_calls_as_text_and_no_more() {
+    let one = "<tool_call>{\"name\": \"sky__weather\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>\n";
+    for (count, expected) in [(1024, 1024), (1025, 1024), (10_240, 1024)] {
+        let mut events = Vec::new();
+        let mut ask = start(setup(ToolCallStrategy::PromptBased), &mut events);
+        ask.push(text(&one.repeat(count)), &mut events);
+        let Step::RunTools(run) = ask.finish(&mut events) else { panic!("{count}") };
+        assert_eq!(run.calls().len(), expected, "{count}");
+        assert_eq!(run.turn.unread.len(), usize::from(count > expected), "told once");
+    }
+}

@@ -125,7 +125,7 @@ fn what_anthropics_servers_did_is_told_in_words() {
         {"role": "user", "content": "news?"},
         {"role": "assistant", "content": [
             {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "news"}},
-            {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "web_search_result", "url": "https://n", "encrypted_content": "XXXX"}]},
+            {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "web_search_result", "url": "https://n", "encrypted_content": "c2VhbGVk"}]},
             {"type": "text", "text": "None."},
         ]},
         {"role": "user", "content": [{"type": "block_of_tomorrow", "x": 1}]},

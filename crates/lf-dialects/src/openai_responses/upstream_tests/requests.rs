@@ -23,15 +23,7 @@ fn asked(id: &str, arguments: &str) -> ToolCall {
 }
 
 fn result(id: &str, content: impl Into<Content>) -> Message {
-    Message::Tool(ToolResult {
-        call_id: id.to_owned(),
-        name: Some("look".to_owned()),
-        content: content.into(),
-        is_error: false,
-        rest: Map::new(),
-        ran: None,
-        kept: None,
-    })
+    Message::Tool(ToolResult { name: Some("look".to_owned()), ..ToolResult::new(id, content) })
 }
 
 fn look() -> ToolSpec {

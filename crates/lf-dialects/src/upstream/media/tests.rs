@@ -17,15 +17,7 @@ fn told(dialect: Dialect, model: &str, parts: Vec<Part>) -> Value {
         arguments: Arguments::parse("{}"),
         rest: Map::new(),
     };
-    let result = ToolResult {
-        call_id: "a".to_owned(),
-        name: Some("look".to_owned()),
-        content: Content::Parts(parts),
-        is_error: false,
-        rest: Map::new(),
-        ran: None,
-        kept: None,
-    };
+    let result = ToolResult { name: Some("look".to_owned()), ..ToolResult::new("a", Content::Parts(parts)) };
     let said = AssistantMessage { calls: vec![call], ..AssistantMessage::default() };
     let request = ModelRequest {
         messages: vec![Message::Assistant(said), Message::Tool(result)],

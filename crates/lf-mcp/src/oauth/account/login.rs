@@ -72,7 +72,7 @@ impl Account {
     }
 
     async fn revoke(&self, grant: &Grant, endpoint: &str) -> Result<(), Failure> {
-        let egress = Egress::of(&self.base_url, &self.means.dialling).await?;
+        let egress = Egress::of(&self.server, &self.means.egress).await?;
         let credentials = client::credentials(&grant.client, &self.told);
         let mut outcome = Ok(());
         let refresh = grant.refresh_token.as_deref().map(|token| (token, "refresh_token"));

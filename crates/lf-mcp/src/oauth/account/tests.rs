@@ -1,16 +1,20 @@
 use futures_util::future::join_all;
 use tokio_util::task::TaskTracker;
+use url::Url;
 
 use super::*;
-use crate::http::Dialling;
 use crate::tests::http_peer::{Peer, Reply};
 
 const KEY: &str = "k";
 
 fn account_of(url: &str, store: Store, (told, is_own): (OAuthClient, bool)) -> Arc<Account> {
-    let dialling = Dialling::new(Vec::new());
-    let means = Means { store, consent: Consent::Absent, dialling, tracker: TaskTracker::new() };
-    Arc::new(Account::new(KEY.to_owned(), (Url::parse(url).unwrap(), told, is_own), means))
+    let egress = lf_egress::Egress::new(Arc::default(), Vec::new());
+    let means = Means { store, consent: Consent::Absent, egress, tracker: TaskTracker::new() };
+    Arc::new(Account::new(
+        KEY.to_owned(),
+        (Server { url: Url::parse(url).unwrap(), reach: Reach::Named }, told, is_own),
+        means,
+    ))
 }
 
 /// One that has expired and can be renewed.

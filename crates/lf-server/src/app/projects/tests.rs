@@ -26,6 +26,7 @@ fn project(servers: &str) -> Project {
         models: IndexMap::new(),
         default_model: None,
         prompts: IndexMap::new(),
+        carried: Vec::new(),
         storage: Ok(Default::default()),
         policy: lf_core::policy::Policy::default(),
         quota: lf_core::quota::Quota::default(),
@@ -55,7 +56,8 @@ impl Fixture {
     fn with_loader(main: Option<Project>, loader: Loader) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let pool = SessionPool::new(PoolOptions::new(Vec::new(), PathBuf::from("lf")));
-        let projects = Projects::new(main.map(Into::into), directory.path().to_owned(), loader, pool.clone());
+        let main = main.map(Into::into);
+        let projects = Projects::new(main, directory.path().to_owned(), loader, pool.clone(), Arc::default());
         Self { directory, projects, pool, reads: Arc::default() }
     }
 

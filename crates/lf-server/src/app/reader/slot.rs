@@ -168,7 +168,8 @@ impl Slot {
         let same = *self.text == *opened.text
             && self.dotenv == dotenv
             && self.active.project.root == opened.project.root
-            && self.active.project.servers == opened.project.servers;
+            && self.active.project.servers == opened.project.servers
+            && self.active.project.models == opened.project.models;
         self.looked(state);
         (self.refused, self.dotenv) = (None, dotenv);
         if same {

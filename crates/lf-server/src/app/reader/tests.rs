@@ -29,7 +29,8 @@ impl Bench {
         let main = lf_config::load(&path, |_| None).unwrap().into();
         let pool = SessionPool::new(PoolOptions::new(Vec::new(), PathBuf::from("lf")));
         let data_dir = directory.path().join("data");
-        Self { reader: Reader::new(Some(main), data_dir, Box::new(loader), pool), directory }
+        let reader = Reader::new(Some(main), data_dir, Box::new(loader), pool, Arc::default());
+        Self { reader, directory }
     }
 
     fn write(&self, text: &str) {
@@ -170,4 +171,23 @@ fn what_changes_under_the_read_is_read_again() {
     bench.write(&models(&["never", "rests"]));
     assert_eq!(bench.look(How::Quiet), Look::Unsettled);
     assert_eq!(bench.status().active.number, 2);
+}
+
+#[test]
+fn an_edit_sends_a_variable_nowhere_new_until_a_person_approves_it() {
+    let bench = Bench::new(&models(&["a"]));
+    std::fs::write(bench.directory.path().join(".env"), "KEY=canary\n").unwrap();
+    let model =
+        "{name: b, provider: openai, model: m, base_url: 'https://b.example/v1', api_key: '${env:KEY}'}";
+    bench.write(&format!("{}    - {model}\n", models(&["a"])));
+    assert_eq!(bench.look(How::Forced), Look::Taken);
+    let main = bench.reader.main().unwrap();
+    let reason = &main.models["b"].as_ref().unwrap_err().reason;
+    assert!(reason.contains("variable `KEY` may not go to `https://b.example`"), "{reason}");
+    let pending = bench.reader.pending("default", "demo").unwrap();
+    assert_eq!(pending.len(), 1);
+    bench.reader.approve("default", "demo", &pending).unwrap();
+    assert_eq!(bench.look(How::Quiet), Look::Taken, "the file says the same, and may have more");
+    let main = bench.reader.main().unwrap();
+    assert!(main.models["b"].is_ok() && bench.status().active.number == 3);
 }

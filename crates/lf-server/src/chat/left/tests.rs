@@ -26,7 +26,8 @@ fn verdicts(waiting: &Waiting) -> Vec<Option<Verdict>> {
 
 #[test]
 fn a_decision_is_written_where_nothing_was_decided_and_the_first_one_stands() {
-    let mut waiting = Waiting { calls: Vec::new(), asks: vec![ask("apr_1"), ask("apr_2")] };
+    let mut waiting =
+        Waiting { calls: Vec::new(), asks: vec![ask("apr_1"), ask("apr_2")], ..Waiting::default() };
     let decide = |waiting: &mut Waiting, id: &str, verdict| {
         take_decisions(Some(waiting), &[(id.to_owned(), decision(verdict))])
     };
@@ -39,9 +40,9 @@ fn a_decision_is_written_where_nothing_was_decided_and_the_first_one_stands() {
 #[test]
 fn a_decision_about_nothing_that_waits_or_too_late_is_refused_with_its_id() {
     let yes = [("apr_1".to_owned(), decision(Verdict::Approved))];
-    let mut expired = Waiting { calls: Vec::new(), asks: vec![ask("apr_1")] };
+    let mut expired = Waiting { calls: Vec::new(), asks: vec![ask("apr_1")], ..Waiting::default() };
     approvals::expire(&mut expired);
-    let mut other = Waiting { calls: Vec::new(), asks: vec![ask("apr_2")] };
+    let mut other = Waiting { calls: Vec::new(), asks: vec![ask("apr_2")], ..Waiting::default() };
     for waiting in [None, Some(&mut expired), Some(&mut other)] {
         let refused = take_decisions(waiting, &yes).unwrap_err();
         assert!(refused.to_string().contains("no call waits for approval `apr_1`"), "{refused}");

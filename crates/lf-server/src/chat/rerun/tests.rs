@@ -35,6 +35,7 @@ fn whether_a_recorded_tool_asks_is_what_the_file_says_now() {
         quota: lf_core::quota::Quota::default(),
         policy: lf_core::policy::Policy::default(),
         prompts: [].into_iter().collect(),
+        carried: Vec::new(),
         storage: Ok(Default::default()),
     };
     let recorded = catalogue(["look", "wipe", "write"].map(|name| tool(name, Approval::Auto)));

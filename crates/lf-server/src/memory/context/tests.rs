@@ -24,15 +24,7 @@ fn calling(text: &str, ids: &[&str]) -> Message {
 }
 
 fn result(id: &str) -> Message {
-    Message::Tool(ToolResult {
-        call_id: id.to_owned(),
-        name: None,
-        content: "seen".into(),
-        is_error: false,
-        rest: Map::new(),
-        ran: None,
-        kept: None,
-    })
+    Message::Tool(ToolResult::new(id, "seen"))
 }
 
 fn kept(messages: &[Message]) -> Vec<Kept> {

@@ -229,10 +229,9 @@ async fn survives(home: &Home, entries: usize, cut: Cut, repeatable: bool) -> bo
     let mut all = told.clone();
     if died {
         assert!(memory.store.take_over(&turn).await.unwrap(), "the daemon before is dead");
-        let Read { mut course, mut events, entries, answering, setup, .. } =
-            read(&memory, &record).await.unwrap();
+        let Read { mut course, mut events, entries, setup, .. } = read(&memory, &record).await.unwrap();
         let mut journal = memory.store.journal(&record, entries);
-        take_up(&mut course, &mut events, &mut journal, (&setup.tools, answering));
+        take_up(&mut course, &mut events, &mut journal, &setup.tools);
         let running = Arc::new(Running::new(turn.clone(), id.clone()));
         let guard = memory.line(&id).lock_owned().await;
         memory.run(running.clone(), course, events, with(journal, &walks), guard);

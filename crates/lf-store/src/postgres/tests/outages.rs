@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use lf_core::turn::Spent;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
@@ -129,6 +130,30 @@ async fn a_commit_whose_answer_is_lost_is_not_done_twice() {
     assert_eq!(between.lost.load(Ordering::SeqCst), 4);
     assert_eq!(store.turn("t").await.unwrap().unwrap().state, TurnState::Finished);
     assert_eq!(store.messages("c", 0).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_spent_is_counted_once_where_the_answer_to_its_commit_is_lost() {
+    let database = Server::shared().database();
+    let between = Between::start(&database).await;
+    let store = between.store(&database);
+    let spent = |tokens| Spent { tokens, cost: 0.5 };
+    for times in 1..=2 {
+        let (id, before) = (times.to_string(), (times - 1).to_string());
+        let used = [("project:a", 20_000, spent(100)), ("key:b", 20_000, spent(1))];
+        between.lose_the_next();
+        let StoreError::Unavailable { .. } = store.spend((&id, Some(&before)), &used).await.unwrap_err()
+        else {
+            panic!("whether it is done is not known")
+        };
+        store.spend((&id, Some(&before)), &used).await.unwrap();
+    }
+    assert_eq!(store.spent("project:a", 20_000).await.unwrap(), Spent { tokens: 200, cost: 1.0 });
+    assert_eq!(
+        database.ask("SELECT count(*) FROM spent WHERE account LIKE 'flush:%'"),
+        "1",
+        "and no trace stays"
+    );
 }
 
 #[tokio::test]

@@ -194,7 +194,7 @@ async fn what_a_deleted_turn_ended_with_is_not_of_the_conversation_that_has_its_
     assert_eq!(bench.store.begin(begin()).await.err(), Some(gone));
 
     bench.conversation("c").await;
-    let waiting = Waiting { calls: Vec::new(), asks: Vec::new() };
+    let waiting = Waiting { calls: Vec::new(), asks: Vec::new(), ..Waiting::default() };
     let answer = [("msg-2".to_owned(), assistant("hello"))];
     let end = || End { waiting: Some(&waiting), ..End::finished("t", "c", &answer) };
     let gone = StoreError::NotFound { what: "turn", id: "t".to_owned() };

@@ -4,15 +4,8 @@ use super::*;
 
 #[test]
 fn what_is_told_is_read_back() {
-    let result = ToolResult {
-        call_id: "a".to_owned(),
-        name: Some("m__look".to_owned()),
-        content: "seen".into(),
-        is_error: true,
-        rest: Map::new(),
-        ran: None,
-        kept: None,
-    };
+    let result =
+        ToolResult { name: Some("m__look".to_owned()), is_error: true, ..ToolResult::new("a", "seen") };
     let progress = ToolProgress { progress: 1.0, total: Some(2.0), message: Some("half".to_owned()) };
     let tool = ToolRef { server: "m".into(), name: "look".into() };
     let usage = Usage { input: 1, output: 2, cached: 3, ..Usage::default() };

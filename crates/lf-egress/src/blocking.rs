@@ -10,10 +10,13 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// Linux shows 15 bytes of it.
-const NAME: &str = "lf-mcp-blocking";
+const NAME: &str = "lf-blocking";
 
-/// Starts `work`. It goes on when nobody waits for its result any more. Where there is no thread for it, it is dropped.
-pub(crate) fn start<T: Send + 'static>(
+/// Starts `work`. It goes on when nobody waits for its result any more.
+///
+/// # Errors
+/// When there is no thread for it; it is dropped then.
+pub fn start<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<oneshot::Receiver<T>> {
     let (done, result) = oneshot::channel();
@@ -26,8 +29,11 @@ pub(crate) fn start<T: Send + 'static>(
     Ok(result)
 }
 
-/// Runs `work` and waits for it. The error says that there was no thread for it, or that it panicked.
-pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+/// Runs `work` and waits for it.
+///
+/// # Errors
+/// When there was no thread for it, or it panicked.
+pub async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     start(work)?.await.map_err(|_| io::Error::other("it was given up"))
 }
 

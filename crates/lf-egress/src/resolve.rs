@@ -22,11 +22,11 @@ const STALE: Duration = Duration::from_secs(60);
 const MAX_NAMES: usize = 256;
 
 type Found = Result<Arc<[SocketAddr]>, (Arc<str>, Instant)>;
-pub(crate) type LookUp = dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync;
+pub type LookUp = dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync;
 
 /// A resolver; clones share what they know.
 #[derive(Clone)]
-pub(crate) struct Resolver {
+pub struct Resolver {
     look_up: Arc<LookUp>,
     names: Arc<Mutex<HashMap<String, Asked>>>,
 }
@@ -38,7 +38,7 @@ struct Asked {
 
 impl Resolver {
     /// The system's.
-    pub(crate) fn system() -> Self {
+    pub fn system() -> Self {
         Self::new(Arc::new(|host| {
             async move {
                 let looking = crate::blocking::run(move || (host, 0).to_socket_addrs());
@@ -49,12 +49,12 @@ impl Resolver {
     }
 
     /// One that answers every question like this.
-    #[cfg(test)]
-    pub(super) fn scripted(answer: impl Fn() -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Self {
+    pub fn scripted(answer: impl Fn() -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Self {
         Self::new(Arc::new(move |_| std::future::ready(answer()).boxed()))
     }
 
-    pub(crate) fn new(look_up: Arc<LookUp>) -> Self {
+    /// One that asks this.
+    pub fn new(look_up: Arc<LookUp>) -> Self {
         Self { look_up, names: Arc::default() }
     }
 

@@ -1,0 +1,137 @@
+//! What the entries of projects may take out of the environment, and which hosts of this machine's network they may
+//! connect to.
+//!
+//! The operator's word counts first; then, a provider's own variable may go to the provider's own address. A file that the
+//! API has written has nothing beyond that but what a person approved. Any other stored file is trusted as it is, and the
+//! one that the program was started in as it was then: an edit of it that the running daemon takes up sends a variable
+//! nowhere new.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lf_core::operator::Operator;
+use lf_core::place::Reach;
+use lf_core::project::{Asked, Carried, Disabled, Entry, Transport};
+use lf_core::{McpServer, Project};
+
+/// Grants, as [`Carried::grant`] writes them.
+pub(super) type Grants = BTreeSet<String>;
+
+pub(super) fn grants_of(project: &Project) -> Grants {
+    project.carried.iter().map(Carried::grant).collect()
+}
+
+/// What is known of one project.
+pub(super) struct Granted<'a> {
+    pub(super) operator: &'a Operator,
+    /// What a person or the file's own standing allows; `None` where all that the file asks for.
+    pub(super) grants: Result<Option<Grants>, String>,
+    /// Whether who wrote the file may name hosts of this machine's network.
+    pub(super) may_connect: bool,
+}
+
+impl Granted<'_> {
+    fn permits(&self, carried: &Carried) -> bool {
+        if !carried.is_set {
+            return true;
+        }
+        if let Some(verdict) = self.operator.says(carried) {
+            return verdict;
+        }
+        if carried.asked == Asked::Usual || (carried.variable.is_none() && self.may_connect) {
+            return true;
+        }
+        match &self.grants {
+            Ok(Some(grants)) => grants.contains(&carried.grant()),
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// What a person can be asked to approve. What the operator's file forbids is forbidden, and what a file does not
+    /// ask for in words is not given.
+    pub(super) fn pending(&self, project: &Project) -> Vec<Carried> {
+        let mut pending: Vec<Carried> = Vec::new();
+        for carried in &project.carried {
+            let is_open = carried.asked == Asked::Written && self.operator.says(carried).is_none();
+            let is_known = pending.iter().any(|one| one.grant() == carried.grant());
+            if is_open && !is_known && !self.permits(carried) {
+                pending.push(carried.clone());
+            }
+        }
+        pending
+    }
+
+    /// Takes out what is not permitted: a key that nobody named, or else the entry.
+    pub(super) fn hold_back(&self, project: &mut Project) {
+        self.narrow(project);
+        let full = format!("{}/{}", project.namespace, project.name);
+        for carried in project.carried.iter().filter(|carried| !self.permits(carried)) {
+            if carried.asked == Asked::Implied {
+                if let Entry::Model(name) = &carried.entry
+                    && let Some(Ok(model)) = project.models.get_mut(name)
+                {
+                    Arc::make_mut(model).api_key = None;
+                }
+                continue;
+            }
+            let what = match (&self.grants, self.operator.says(carried)) {
+                (_, Some(_)) => "`operator.yaml` in the data directory does not list it there".to_owned(),
+                (Err(error), _) => format!("the approvals cannot be read: {error}"),
+                _ => format!("run `lf config approve {full}`"),
+            };
+            let reason = format!("{carried}: {what}");
+            tracing::warn!(project = full, reason, "an entry is held back");
+            match &carried.entry {
+                Entry::Model(name) => withhold(project.models.get_mut(name), &reason),
+                Entry::Server(name) => withhold(project.servers.get_mut(name), &reason),
+            }
+        }
+    }
+
+    /// Hosts that nobody stands for are looked at when they are dialled: a name of them may lead anywhere.
+    fn narrow(&self, project: &mut Project) {
+        if self.may_connect {
+            return;
+        }
+        let is_named = |entry: &Entry| {
+            let of_entry = |one: &&Carried| one.variable.is_none() && one.entry == *entry;
+            project.carried.iter().filter(of_entry).any(|one| self.permits(one))
+        };
+        for (name, server) in &mut project.servers {
+            if let Ok(server) = server
+                && !is_named(&Entry::Server(name.clone()))
+            {
+                narrow_server(Arc::make_mut(server));
+            }
+        }
+        for (name, model) in &mut project.models {
+            if let Ok(model) = model
+                && !is_named(&Entry::Model(name.clone()))
+            {
+                Arc::make_mut(model).reach = Reach::Public;
+            }
+        }
+    }
+}
+
+/// As far as the public network.
+fn narrow_server(server: &mut McpServer) {
+    if let Transport::Http(http) | Transport::Sse(http) = &mut server.transport {
+        http.reach = Reach::Public;
+    }
+}
+
+/// With every reason there is: a person wants to see all at once.
+fn withhold<T>(entry: Option<&mut Result<T, Disabled>>, reason: &str) {
+    match entry {
+        Some(Err(disabled)) if !disabled.reason.contains(reason) => {
+            disabled.reason = format!("{}; {reason}", disabled.reason);
+        }
+        Some(entry @ Ok(_)) => *entry = Err(Disabled { reason: reason.to_owned() }),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;
