@@ -75,9 +75,9 @@ fn named(metadata: &Metadata, package: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_core_and_the_dialects_reach_no_runtime_and_no_network() {
+fn the_core_the_dialects_and_the_keeper_reach_no_runtime_and_no_network() {
     let metadata = metadata();
-    for package in ["lf-core", "lf-dialects"] {
+    for package in ["lf-core", "lf-dialects", "lf-keeper"] {
         let reached = reached(&metadata, package);
         for heavy in ["tokio", "reqwest", "axum", "hyper", "mio", "socket2"] {
             assert!(!reached.contains(heavy), "{package} reaches {heavy}");
@@ -94,7 +94,8 @@ fn dependencies_point_downwards_only() {
         ("lf-config", &["lf-core"]),
         ("lf-egress", &["lf-core"]),
         ("lf-models", &["lf-core", "lf-dialects", "lf-egress"]),
-        ("lf-mcp", &["lf-core", "lf-egress"]),
+        ("lf-keeper", &[]),
+        ("lf-mcp", &["lf-core", "lf-egress", "lf-keeper"]),
         ("lf-store", &["lf-core"]),
         ("lf-server", &["lf-core", "lf-dialects", "lf-config", "lf-models", "lf-mcp", "lf-store"]),
     ];
@@ -115,6 +116,8 @@ fn each_outside_language_has_one_crate() {
         ("rusqlite", &["lf-store"]),
         ("tokio-postgres", &["lf-store"]),
         ("toml", &["lf-config"]),
+        ("landlock", &["lf-keeper"]),
+        ("seccompiler", &["lf-keeper"]),
         ("clap", &["lf"]),
         ("anyhow", &["lf", "lf-tests", "lf-conformance-fixture"]),
     ];

@@ -23,6 +23,7 @@ mod policy;
 mod prompts;
 mod provider;
 mod retry;
+mod sandbox;
 mod server;
 mod size;
 mod storage;

@@ -12,6 +12,7 @@ mod limits;
 mod policy;
 mod prompts;
 mod retry;
+mod sandbox;
 
 use indexmap::IndexMap;
 use lf_core::Secret;
@@ -27,6 +28,7 @@ pub use limits::{RawInput, RawLimits, RawPrice, RawProcessLimits, RawQuota, RawS
 pub use policy::{RawAnnotations, RawLabel, RawLabels, RawPolicy, RawRule, RawVerdict};
 pub use prompts::{RawMessage, RawPromptSet, RawRole};
 pub use retry::{RawRetry, RawRetryRule, RawToolRetry, RawToolRetryRule, RawToolRetryWord, RawTrouble};
+pub use sandbox::{RawSandbox, RawSandboxNetwork, RawSandboxProfile, RawSandboxRules, RawSandboxWord};
 
 /// Names of projects, namespaces and MCP servers.
 pub(crate) const NAME: &str = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
@@ -175,9 +177,8 @@ pub struct RawServer {
     /// http and sse: how to get a token, which is sent as `Authorization: Bearer`. Without this key, and without such a
     /// header, a server that asks for one is told to need `lf mcp login`.
     pub auth: Option<RawAuth>,
-    /// Confinement of the program. Understood but not acted on yet.
-    #[schemars(extend("x-later" = "default"))]
-    pub sandbox: Option<String>,
+    /// stdio: how the program and all it starts are confined. Default `default`.
+    pub sandbox: Option<RawSandbox>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]

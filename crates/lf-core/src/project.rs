@@ -7,6 +7,7 @@ mod limits;
 mod price;
 mod provider;
 mod retry;
+mod sandbox;
 mod storage;
 mod transport;
 
@@ -33,6 +34,7 @@ pub use limits::Limits;
 pub use price::Price;
 pub use provider::Provider;
 pub use retry::{RetryRule, ToolRetry};
+pub use sandbox::{Sandbox, SandboxNetwork, SandboxProfile};
 pub use storage::Storage;
 pub use transport::{HttpServer, ProcessLimits, StdioServer, Transport};
 

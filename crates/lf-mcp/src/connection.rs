@@ -49,6 +49,7 @@ const CLOSE_GRACE: Duration = Duration::from_secs(2);
 pub(crate) struct Surroundings {
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) program: PathBuf,
+    pub(crate) keeps: bool,
     pub(crate) tracker: TaskTracker,
     pub(crate) http: std::sync::OnceLock<Clients>,
     /// Certificates, in DER, of authorities that remote servers are trusted with besides the system's.
@@ -226,6 +227,8 @@ fn launch(
         environment: spawn::child_environment(&surroundings.environment, stdio),
         cwd: stdio.cwd.clone(),
         limits: stdio.limits,
+        sandbox: stdio.sandbox.clone(),
+        keeps: surroundings.keeps,
         pin: stdio.pin.clone(),
         own_program: surroundings.program.clone(),
         secrets,

@@ -44,6 +44,9 @@ pub struct PoolOptions {
     pub environment: Vec<(String, String)>,
     /// Our own executable: what `command: lf` runs.
     pub program: PathBuf,
+    /// Whether this program calls [`lf_keeper::run`] before anything else: servers are kept then, unless their file wants
+    /// none of it.
+    pub keeps: bool,
     /// A session that was not used this long is closed.
     pub idle: Duration,
     /// How long a tool list is served before it is asked for again.
@@ -69,6 +72,7 @@ impl PoolOptions {
         Self {
             environment,
             program,
+            keeps: false,
             idle: Duration::from_secs(60 * 60),
             list_ttl: Duration::from_secs(5 * 60),
             list_wait: LIST_WAIT,
@@ -158,6 +162,7 @@ impl SessionPool {
             oauth,
             environment: options.environment,
             program: options.program,
+            keeps: options.keeps,
             tracker,
             http: OnceLock::new(),
             egress,

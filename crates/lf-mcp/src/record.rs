@@ -56,6 +56,8 @@ struct Inner {
     last_failure: Option<(SystemTime, Failure)>,
     doubt: Option<Failure>,
     program: Option<Mark>,
+    /// What its sandbox does without.
+    lacks: String,
     noise: VecDeque<String>,
     stderr: VecDeque<String>,
     stderr_bytes: usize,
@@ -71,6 +73,7 @@ impl Default for Inner {
             last_failure: None,
             doubt: None,
             program: None,
+            lacks: String::new(),
             noise: VecDeque::new(),
             stderr: VecDeque::new(),
             stderr_bytes: 0,
@@ -164,6 +167,14 @@ impl Record {
     /// Notes which program is started. Returns what it was the last time.
     pub(crate) fn started_as(&self, program: Mark) -> Option<Mark> {
         self.lock().program.replace(program)
+    }
+
+    /// Notes without what it was started. Returns whether that is news.
+    pub(crate) fn lacks(&self, what: &str) -> bool {
+        let mut inner = self.lock();
+        let is_news = inner.lacks != what;
+        what.clone_into(&mut inner.lacks);
+        is_news
     }
 
     pub(crate) fn failed(&self, failure: &Failure) {

@@ -6,10 +6,11 @@
 mod browser;
 mod environment;
 mod group;
+mod keeping;
 mod limits;
 mod pin;
 mod tail;
-mod tree;
+mod trouble;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,13 +21,16 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use lf_core::project::{ProcessLimits, StdioServer};
+use lf_core::project::{ProcessLimits, Sandbox, SandboxProfile, StdioServer};
+use lf_keeper::tree::{self, Member};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::runtime::Handle;
+use tokio_util::either::Either;
 use tokio_util::task::TaskTracker;
 
 use crate::failure::{Cause, Failure};
@@ -37,11 +41,13 @@ pub use environment::DEPTH_VARIABLE;
 pub(crate) use environment::child_environment;
 use environment::{LookupError, lookup};
 use group::Group;
+use keeping::Keeping;
 use lf_egress::blocking;
+use lf_keeper::KEEPERS;
 use limits::Bounds;
 pub(crate) use pin::Mark;
 use tail::Tail;
-use tree::Member;
+use trouble::{check_directory, denied, not_found, spawn_failure};
 
 /// From closed stdin to SIGTERM.
 const STDIN_GRACE: Duration = Duration::from_secs(2);
@@ -66,6 +72,9 @@ pub(crate) struct Launch {
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) cwd: PathBuf,
     pub(crate) limits: ProcessLimits,
+    pub(crate) sandbox: Sandbox,
+    /// Whether this program can be started as a keeper.
+    pub(crate) keeps: bool,
     /// What the program was when it was approved.
     pub(crate) pin: Option<String>,
     /// Our own executable, which `command: lf` stands for.
@@ -84,14 +93,26 @@ pub(crate) struct Process {
     leader: Pid,
     tail: Tail,
     tracker: TaskTracker,
+    is_strict: bool,
 }
 
 /// A child that was just started, and the pipes to and from it.
 struct Started {
     process: Process,
-    stdin: ChildStdin,
+    stdin: Input,
     stdout: ChildStdout,
     stderr: ChildStderr,
+}
+
+/// Where what is said to a child goes.
+pub(crate) type Stdin = Either<ChildStdin, OwnedWriteHalf>;
+
+/// The stdin of a child that was just started.
+enum Input {
+    /// Of the child itself.
+    Plain(ChildStdin),
+    /// Of its keepers, which wait to be told what to start.
+    Kept(Box<Keeping>),
 }
 
 /// Starts a child. The failure says what is missing: the program, the permission, the directory or a resource.
@@ -100,7 +121,7 @@ pub(crate) async fn spawn(
     launch: Launch,
     tracker: &TaskTracker,
     server: &str,
-) -> Result<(Process, ChildStdin, ChildStdout), Failure> {
+) -> Result<(Process, Stdin, ChildStdout), Failure> {
     let (secrets, record) = (launch.secrets.clone(), launch.record.clone());
     let (ours, name, command) = (tracker.clone(), server.to_owned(), launch.command.clone());
     // Looking for the program and starting it touches file systems, and waits for the kernel. A child does not end with
@@ -111,14 +132,25 @@ pub(crate) async fn spawn(
         start(&launch, ours, &name)
     });
     // What is started after all by then is dropped, and so killed.
-    let Ok(started) = tokio::time::timeout(START_LIMIT, starting).await else {
-        let reason = format!("could not be started within {START_LIMIT:?}: its files cannot be read");
-        return Err(Failure::hinted(reason, "is a network drive gone?").of(Cause::CannotStart));
-    };
+    let Ok(started) = tokio::time::timeout(START_LIMIT, starting).await else { return Err(unstarted()) };
     let Started { mut process, stdin, stdout, stderr } =
         started.unwrap_or_else(|error| Err(spawn_failure(&error, &command, Path::new(&command))))?;
-    process.tail = Tail::drain(stderr, tracker, server, secrets, record);
+    process.tail = Tail::drain(stderr, tracker, server, secrets, record.clone());
+    let stdin = match stdin {
+        Input::Plain(stdin) => Either::Left(stdin),
+        Input::Kept(keeping) => {
+            match tokio::time::timeout(START_LIMIT, keeping.hand_over(server.to_owned(), record)).await {
+                Ok(handed) => handed?,
+                Err(_) => return Err(unstarted()),
+            }
+        }
+    };
     Ok((process, stdin, stdout))
+}
+
+fn unstarted() -> Failure {
+    let reason = format!("could not be started within {START_LIMIT:?}: its files cannot be read");
+    Failure::hinted(reason, "is a network drive gone?").of(Cause::CannotStart)
 }
 
 /// Blocks.
@@ -126,19 +158,15 @@ fn start(launch: &Launch, tracker: TaskTracker, server: &str) -> Result<Started,
     check_directory(&launch.cwd)?;
     let program = program(launch)?;
     pin::check(launch, &program, server)?;
-    #[expect(clippy::disallowed_methods, reason = "this is the one place where children start")]
-    let mut command = Command::new(&program);
-    command
-        .args(&launch.args)
-        .arg0(&launch.command)
-        .env_clear()
-        .envs(launch.environment.iter().map(|(name, value)| (name, value)))
-        .current_dir(&launch.cwd)
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let bounds = Bounds::prepare(launch.limits);
+    let failed = |error: io::Error| spawn_failure(&error, &launch.command, &program);
+    let (mut command, keeping) = match keeping::is_kept(launch) {
+        true => keeping::prepare(launch, &program)
+            .map(|(command, keeping)| (command, Some(keeping)))
+            .map_err(failed)?,
+        false => (plain(launch, &program), None),
+    };
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let bounds = Bounds::prepare(launch.limits, if keeping.is_some() { KEEPERS } else { 0 });
     // Under the lock, so that no sweep takes the new child for an orphan.
     let (mut child, leader) = with_registry(|registry| {
         let child = command.spawn()?;
@@ -146,15 +174,34 @@ fn start(launch: &Launch, tracker: TaskTracker, server: &str) -> Result<Started,
         registry.insert(leader, Entry::default());
         Ok((child, Pid::from_raw(leader)))
     })
-    .map_err(|error: io::Error| spawn_failure(&error, &launch.command, &program))?;
+    .map_err(failed)?;
     let group = bounds.bind(leader);
     with_registry(|registry| registry.entry(leader.as_raw()).or_default().group = group);
-    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let process = Process { child, leader, tail: Tail::default(), tracker };
+    let stdin = match keeping {
+        Some(keeping) => Some(Input::Kept(Box::new(keeping))),
+        None => child.stdin.take().map(Input::Plain),
+    };
+    let is_strict = launch.keeps && launch.sandbox.profile == SandboxProfile::Strict;
+    let pipes = (stdin, child.stdout.take(), child.stderr.take());
+    let process = Process { child, leader, tail: Tail::default(), tracker, is_strict };
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(Failure::new("its pipes could not be opened"));
     };
     Ok(Started { process, stdin, stdout, stderr })
+}
+
+/// The program itself, which nobody keeps.
+fn plain(launch: &Launch, program: &Path) -> Command {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place where children start")]
+    let mut command = Command::new(program);
+    command
+        .args(&launch.args)
+        .arg0(&launch.command)
+        .env_clear()
+        .envs(launch.environment.iter().map(|(name, value)| (name, value)))
+        .current_dir(&launch.cwd)
+        .stdin(Stdio::piped());
+    command
 }
 
 impl Process {
@@ -166,6 +213,11 @@ impl Process {
     /// Waits for the child itself to end. Dropping the future changes nothing.
     pub(crate) async fn exited(&mut self) -> Option<ExitStatus> {
         self.child.wait().await.ok()
+    }
+
+    /// Whether it has only the files and the network that it was given.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.is_strict
     }
 
     /// The last lines of stderr, after a short wait for what is still in the pipe.
@@ -395,22 +447,6 @@ pub(crate) fn program_of(
     lookup(&server.command, path, &server.cwd).ok()
 }
 
-fn check_directory(cwd: &Path) -> Result<(), Failure> {
-    match std::fs::metadata(cwd) {
-        Ok(metadata) if metadata.is_dir() => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Failure::hinted(
-            format!("Permission denied: working directory `{}`", cwd.display()),
-            "let this user enter the directory, or set another `cwd`",
-        )
-        .of(Cause::CannotStart)),
-        _ => Err(Failure::hinted(
-            format!("working directory `{}` is not a directory", cwd.display()),
-            "create it, or set another `cwd`",
-        )
-        .of(Cause::CannotStart)),
-    }
-}
-
 fn program(launch: &Launch) -> Result<PathBuf, Failure> {
     if launch.command == "lf" {
         return Ok(launch.own_program.clone());
@@ -420,49 +456,6 @@ fn program(launch: &Launch) -> Result<PathBuf, Failure> {
         LookupError::NotFound => not_found(&launch.command),
         LookupError::Denied(path) => denied(&path),
     })
-}
-
-fn not_found(command: &str) -> Failure {
-    let name = Path::new(command).file_name().map_or(command.into(), |name| name.to_string_lossy());
-    let hint = match name.as_ref() {
-        "npx" | "npm" | "node" => "install Node.js, which brings `npx`, or put it on the PATH".to_owned(),
-        "uvx" | "uv" => "install uv, which brings `uvx`, or put it on the PATH".to_owned(),
-        "docker" => "install Docker, or put it on the PATH".to_owned(),
-        _ => format!("install the package that brings `{name}`, put it on the PATH, or give its full path"),
-    };
-    Failure::hinted(format!("Command not found: `{command}`"), hint).of(Cause::CannotStart)
-}
-
-fn denied(path: &Path) -> Failure {
-    Failure::hinted(
-        format!("Permission denied: `{}` cannot be run", path.display()),
-        format!("make it executable (`chmod +x {}`) and let this user reach its directory", path.display()),
-    )
-    .of(Cause::CannotStart)
-}
-
-fn spawn_failure(error: &io::Error, command: &str, program: &Path) -> Failure {
-    let lacking = |hint: &str| {
-        let reason = format!("`{command}` could not be started for lack of resources: {error}");
-        Failure::hinted(reason, hint).of(Cause::NoResources)
-    };
-    match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::EAGAIN) => lacking(
-            "too many processes run for this user or on this machine: end some, or raise the limit (`ulimit -u`)",
-        ),
-        Some(Errno::ENOMEM) => lacking("the machine is out of memory"),
-        Some(Errno::EMFILE | Errno::ENFILE) => {
-            lacking("too many files and connections are open: raise the limit (`ulimit -n`)")
-        }
-        // The file was there a moment ago: what is missing is the interpreter its first line names.
-        Some(Errno::ENOENT) => Failure::hinted(
-            format!("Command not found: the interpreter of `{command}`"),
-            format!("install the interpreter that the first line of {} names", program.display()),
-        )
-        .of(Cause::CannotStart),
-        Some(Errno::EACCES | Errno::EPERM) => denied(program),
-        _ => Failure::new(format!("`{command}` could not be started: {error}")).of(Cause::CannotStart),
-    }
 }
 
 #[cfg(test)]

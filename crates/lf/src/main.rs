@@ -59,6 +59,10 @@ use crate::prompt::Prompt;
 use crate::signals::Signals;
 
 fn main() -> ExitCode {
+    // before anything else: one stands beside each MCP server, and is to stay small
+    if let Some(status) = lf_keeper::run() {
+        return status;
+    }
     let cli = Cli::read();
     // the one TLS provider of the process; a second installation cannot happen here
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -256,6 +260,7 @@ fn app_with(
     let roots = roots::roots(&environment);
     let mut options = PoolOptions::new(environment, program);
     options.roots.clone_from(&roots);
+    options.keeps = true;
     options.tokens = Some(data_dir.join("oauth"));
     options.consent = consent;
     options.generations = Some(data_dir.join("mcp-generations.json"));

@@ -141,6 +141,7 @@ fn show(namespace: &str, name: &str, command: &Command) -> Result<(), Trouble> {
     print_line(format_args!("  arguments    [{}]", arguments.join(", ")))?;
     print_line(format_args!("  environment  {}", list(&names)))?;
     print_line(format_args!("  inherited    {}", list(&inherited)))?;
+    print_line(format_args!("  sandbox      {}", stdio.sandbox.profile.name()))?;
     print_line(format_args!("  directory    {}", printable(&stdio.cwd.display().to_string())))?;
     print_line(format_args!("  program      {}", printable(&program)))
 }

@@ -11,18 +11,19 @@ use lf_core::project::{
 };
 use lf_core::tool::Approval;
 
-use super::{Context, Reading, auth, broken, carry, is_header_value, provider::url_problem, retry};
+use super::{Context, Reading, auth, broken, carry, is_header_value, provider::url_problem, retry, sandbox};
 use crate::diagnostic::{Report, quote};
 use crate::node::Node;
 use crate::raw::{RawElicitation, RawProtocol, RawServer, RawTransport};
 use crate::variables::{Syntax, expand};
 
-const EXPANDED: [(&str, Syntax); 11] = [
+const EXPANDED: [(&str, Syntax); 12] = [
     ("command", Syntax::Full),
     ("args", Syntax::Full),
     ("env", Syntax::Full),
     ("cwd", Syntax::Full),
     ("limits", Syntax::Full),
+    ("sandbox", Syntax::Full),
     ("base_url", Syntax::Full),
     ("headers", Syntax::Full),
     ("auth", Syntax::Full),
@@ -30,7 +31,7 @@ const EXPANDED: [(&str, Syntax); 11] = [
     ("max_timeout", Syntax::Full),
     ("startup_timeout", Syntax::Full),
 ];
-const STDIO_KEYS: [&str; 6] = ["command", "args", "env", "cwd", "inherit_env", "limits"];
+const STDIO_KEYS: [&str; 7] = ["command", "args", "env", "cwd", "inherit_env", "limits", "sandbox"];
 const HTTP_KEYS: [&str; 3] = ["base_url", "headers", "auth"];
 
 pub(super) fn read(
@@ -126,6 +127,7 @@ fn stdio(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<StdioServ
         processes: processes
             .map_or(defaults.processes, |processes| Some(processes).filter(|count| *count > 0)),
     };
+    let sandbox = sandbox::read(reading, raw.sandbox.as_ref(), &command);
     Some(StdioServer {
         command,
         args: raw.args.clone().unwrap_or_default(),
@@ -133,6 +135,7 @@ fn stdio(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<StdioServ
         inherit_env: raw.inherit_env.clone().unwrap_or_default(),
         cwd: raw.cwd.as_ref().map_or_else(|| directory.to_owned(), |cwd| directory.join(cwd)),
         limits,
+        sandbox,
         pin: None,
     })
 }

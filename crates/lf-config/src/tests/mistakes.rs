@@ -5,5 +5,6 @@ mod limits;
 mod models;
 mod policy;
 mod references;
+mod sandbox;
 mod servers;
 mod shape;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::Auth;
+use super::{Auth, Sandbox};
 use crate::Secret;
 use crate::place::Reach;
 use crate::secret::shown_url;
@@ -37,6 +37,7 @@ pub struct StdioServer {
     pub inherit_env: Vec<String>,
     pub cwd: PathBuf,
     pub limits: ProcessLimits,
+    pub sandbox: Sandbox,
     /// The SHA-256 of its program, in hexadecimal, when a person approved it: no other is started.
     pub pin: Option<String>,
 }
@@ -51,6 +52,7 @@ impl StdioServer {
             inherit_env: Vec::new(),
             cwd: PathBuf::from("/"),
             limits: ProcessLimits::default(),
+            sandbox: Sandbox::default(),
             pin: None,
         }
     }

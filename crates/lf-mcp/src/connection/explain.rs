@@ -14,6 +14,10 @@ use crate::spawn::{self, Process};
 /// The number of the signal that nothing survives.
 const SIGKILL: i32 = 9;
 
+/// What programs say of files that they may not use; and in a sandbox, of networks and of the kernel.
+const REFUSALS: [&str; 5] =
+    ["permission denied", "eacces", "operation not permitted", "eperm", "network is unreachable"];
+
 /// A start that failed.
 #[derive(Debug)]
 pub(super) struct Broken {
@@ -60,7 +64,8 @@ pub(super) async fn explain(broken: Broken, process: Option<Process>, limit: Dur
     let ending = spawn::ending(status);
     let is_denied = lines.iter().any(|line| {
         let line = line.to_lowercase();
-        line.contains("permission denied") || line.contains("eacces")
+        let signs: &[&str] = if process.is_strict() { &REFUSALS } else { &REFUSALS[..2] };
+        signs.iter().any(|sign| line.contains(sign))
     });
     // A shell says with 126 and 127 that it could not run the command it was given.
     let described = match status.code() {
@@ -71,7 +76,10 @@ pub(super) async fn explain(broken: Broken, process: Option<Process>, limit: Dur
         .of(Cause::CannotStart),
         Some(code) if code == 126 || is_denied => Failure::hinted(
             format!("Permission denied: {ending}"),
-            "check the permissions of the files and directories that the command uses",
+            match process.is_strict() {
+                true => "it runs with `sandbox: strict`: name what it needs in `read`, `write` or `network` of its `sandbox`",
+                false => "check the permissions of the files and directories that the command uses",
+            },
         )
         .of(Cause::CannotStart),
         _ => ended(Some(status)),

@@ -9,13 +9,13 @@ use std::io;
 use std::sync::Arc;
 
 use lf_core::project::ProcessLimits;
+use lf_keeper::tree;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, prlimit};
 
 use super::group::Group;
-use super::tree;
 
 /// Looks for what the child has started meanwhile. What was found is stopped and starts no more.
 const PASSES: usize = 8;
@@ -28,7 +28,9 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    pub(super) fn prepare(limits: ProcessLimits) -> Self {
+    /// `keepers` processes of ours are bounded with it, and not counted.
+    pub(super) fn prepare(mut limits: ProcessLimits, keepers: u32) -> Self {
+        limits.processes = limits.processes.map(|processes| processes.saturating_add(keepers));
         Self { limits, group: limits.processes.and_then(Group::make) }
     }
 

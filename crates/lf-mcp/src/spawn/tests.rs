@@ -12,6 +12,8 @@ fn launch(command: &str, args: &[&str], environment: Vec<(String, String)>) -> L
         environment,
         cwd: PathBuf::from("/"),
         limits: ProcessLimits::default(),
+        sandbox: Sandbox::default(),
+        keeps: false,
         pin: None,
         own_program: PathBuf::from("/bin/echo"),
         secrets: Arc::default(),

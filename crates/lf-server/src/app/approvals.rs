@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lf_core::Project;
 use lf_core::operator::Operator;
-use lf_core::project::{Carried, Disabled, StdioServer, Transport};
+use lf_core::project::{Carried, Disabled, Sandbox, SandboxNetwork, StdioServer, Transport};
 use lf_mcp::SessionPool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -257,7 +257,7 @@ impl Approvals {
         let mut names: Vec<&str> = stdio.env.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         let arguments: Vec<&str> = stdio.args.iter().map(lf_core::Secret::expose).collect();
-        let what: Value = json!({
+        let mut what: Value = json!({
             "command": stdio.command,
             "args": arguments,
             "env": names,
@@ -266,6 +266,10 @@ impl Approvals {
             "program": program.as_ref().filter(|_| !own),
             "program_hash": program_hash,
         });
+        // what was approved before there were sandboxes stays so
+        if stdio.sandbox != Sandbox::default() {
+            what["sandbox"] = sandbox(&stdio.sandbox);
+        }
         let fingerprint = disk::revision(what.to_string().as_bytes());
         Command { server: server.to_owned(), fingerprint, program, program_hash, stdio: stdio.clone() }
     }
@@ -280,6 +284,22 @@ impl Approvals {
         hashes.insert(program.to_owned(), (now, hash.clone()));
         Some(hash)
     }
+}
+
+/// All that a person agrees to when they approve a command.
+fn sandbox(sandbox: &Sandbox) -> Value {
+    json!({
+        "profile": sandbox.profile.name(),
+        "read": sandbox.read,
+        "write": sandbox.write,
+        "network": match &sandbox.network {
+            SandboxNetwork::All => json!("all"),
+            SandboxNetwork::Ports(ports) => json!(ports),
+            SandboxNetwork::None => json!("none"),
+        },
+        "require": sandbox.require,
+        "namespaces": !sandbox.shares_processes,
+    })
 }
 
 fn full(project: &Project) -> String {

@@ -310,7 +310,7 @@ fn spawned(config: &Value, server: &str) -> Option<Map<String, Value>> {
         Value::Object(map) => map.get(server)?,
         _ => return None,
     };
-    let keys = ["transport", "command", "args", "env", "cwd", "inherit_env"];
+    let keys = ["transport", "command", "args", "env", "cwd", "inherit_env", "sandbox"];
     Some(keys.iter().filter_map(|key| Some(((*key).to_owned(), entry.get(*key)?.clone()))).collect())
 }
 

@@ -99,7 +99,7 @@ fn the_words_of_yaml_1_1_are_no_booleans() {
 fn what_is_not_acted_on_is_a_warning() {
     assert_snapshot!(diagnose(r#"mcp:
   servers:
-    - {name: a, transport: http, base_url: https://x.example, sandbox: default}
+    - {name: a, transport: http, base_url: https://x.example}
 runtime:
   models:
     - {name: m, provider: demo, prompt_format: x, keep_loaded: false}

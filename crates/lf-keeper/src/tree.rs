@@ -5,14 +5,14 @@ use std::collections::HashSet;
 
 /// A process, told apart from a later one with the same number by when it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Member {
-    pub(super) pid: i32,
+pub struct Member {
+    pub pid: i32,
     started: u64,
 }
 
 /// Everything that descends from `leader` or from what is `known` to, shares a group or session with such a
 /// process, and is alive. Our own group and session do not count: a child may have stayed in the session.
-pub(super) fn members(leader: i32, known: &[Member]) -> Vec<Member> {
+pub fn members(leader: i32, known: &[Member]) -> Vec<Member> {
     let all = processes();
     let me = i32::try_from(std::process::id()).unwrap_or_default();
     let own = all.iter().find(|process| process.pid == me).copied();
@@ -47,14 +47,20 @@ pub(super) fn members(leader: i32, known: &[Member]) -> Vec<Member> {
 }
 
 /// The direct children of this process, also those that have ended and are still to be reaped.
-pub(super) fn children_of_ours() -> Vec<Member> {
+pub fn children_of_ours() -> Vec<Member> {
     let me = i32::try_from(std::process::id()).unwrap_or_default();
     let children = processes().into_iter().filter(|process| process.parent == me);
     children.map(|process| process.member()).collect()
 }
 
+/// The parent of this process, as `/proc` tells it.
+pub(crate) fn parent_of_this() -> Option<i32> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    parse(0, &stat).map(|status| status.parent)
+}
+
 /// How many processes this user has, threads counted.
-pub(super) fn tasks_of_ours() -> u64 {
+pub fn tasks_of_ours() -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     let user = nix::unistd::geteuid().as_raw();
     let is_ours = |pid: i32| std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|file| file.uid() == user);
