@@ -207,6 +207,32 @@ fn a_command_from_the_api_runs_only_after_it_was_approved() {
 }
 
 #[test]
+fn a_sandbox_that_the_api_takes_away_is_asked_about_where_a_person_wrote_the_command() {
+    let model = ScriptedModel::start_with(|_, _| Some(Reply::text("done")));
+    let project = TestProject::new(HERE).operator("egress: [127.0.0.1]");
+    let marker = project.home().join("marker");
+    let script = Script { log: Some(marker.clone()), ..Script::echoing(&["echo"]) };
+    let config = document(json!({}), &model.base_url(), &[scripted("fs", &script)]);
+    let directory = project.home().join("data/projects/team/hand");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("llamafarm.yaml"), config.to_string()).unwrap();
+    let daemon = project.serve();
+    let url = daemon.url("/v1/projects/team/hand");
+    let chats = format!("{url}/chat/completions");
+    let starts = || std::fs::read_to_string(&marker).unwrap_or_default().matches("start ").count();
+    post(&chats, &chat("hi")).ok();
+    assert_eq!(starts(), 1, "a person wrote it");
+    let mut config = get(&url).ok()["project"]["config"].clone();
+    config["mcp"]["servers"][0]["sandbox"] = json!("off");
+    put(&url, &json!({"config": config})).ok();
+    post(&chats, &chat("hi")).ok();
+    assert_eq!(starts(), 1, "nobody approved it without its sandbox");
+    project.run(&["config", "approve", "team/hand"]).ok();
+    post(&chats, &chat("hi")).ok();
+    assert_eq!(starts(), 2);
+}
+
+#[test]
 fn a_program_that_was_swapped_after_its_approval_does_not_run() {
     let model = ScriptedModel::start_with(|_, _| Some(Reply::text("done")));
     let project = TestProject::new(HERE).operator("egress: [127.0.0.1]");
