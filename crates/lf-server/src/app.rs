@@ -22,7 +22,7 @@ use lf_store::Store;
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
-pub use crate::app::approvals::{Command, Pending};
+pub use crate::app::approvals::{Command, Pending, storage_of};
 pub(crate) use crate::app::editing::diagnostic;
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};
 pub use crate::app::generation::{Broken, ConfigStatus, Generation, Opened, RefusedEdit};
