@@ -3,4 +3,5 @@
 mod canaries;
 mod granted;
 mod hidden;
+mod kept;
 mod passed_on;

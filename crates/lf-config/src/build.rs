@@ -72,6 +72,7 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
             .hint("a first one: `runtime: {models: [{name: demo, provider: demo}]}`");
     }
     let quota = quota(root, &models, report);
+    let storage = storage::read(root, context, report);
     let text = |key: &str| root.get(key).and_then(Node::as_str).unwrap_or_default().to_owned();
     Project {
         namespace: text("namespace"),
@@ -82,7 +83,7 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
         default_model,
         prompts: prompts.sets,
         carried: context.carried.take(),
-        storage: storage::read(root, context, report),
+        storage,
         policy,
         quota,
     }
@@ -291,12 +292,22 @@ impl<'e, 'r, 's> Reading<'e, 'r, 's> {
         self.expanded.node.get(key)
     }
 
-    /// `None` when nothing is to be said, because the text was not complete in the first place.
+    /// A scalar's text, for a message. What a variable holds may be a secret, and messages are shown to whoever asks:
+    /// the file's own words stand in its place.
+    pub(crate) fn quoted(&self, node: &Node) -> String {
+        match self.expanded.is_from_variable(node) {
+            true => quote(self.report.text_of(&node.span)),
+            false => quote(node.as_str().unwrap_or_default()),
+        }
+    }
+
+    /// The message repeats no value but by [`Self::quoted`]. `None` when nothing is to be said, because the text was not
+    /// complete in the first place.
     pub(crate) fn wrong(&mut self, node: &Node, message: String) -> Option<&mut Diagnostic> {
         if self.expanded.is_incomplete(node) {
             return None;
         }
-        if !self.expanded.is_from_variable(node) {
+        if !self.expanded.holds_variable(node) {
             return Some(self.report.error(&node.span, message));
         }
         self.disabled.push(format!("{message} ({})", self.report.place(node.span.start)));
@@ -310,6 +321,11 @@ impl<'e, 'r, 's> Reading<'e, 'r, 's> {
         let node = &self.expanded.node;
         match serde_json::from_value(node.to_json()) {
             Ok(raw) => Some(raw),
+            // what serde says repeats the value
+            Err(_) if self.expanded.holds_variable(node) => {
+                self.wrong(node, format!("{} cannot be read: a value is of the wrong type", self.thing));
+                None
+            }
             Err(error) => {
                 self.report.error(&node.span, format!("{} cannot be read: {error}", self.thing));
                 None

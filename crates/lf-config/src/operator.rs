@@ -9,7 +9,8 @@ use url::Url;
 
 use crate::diagnostic::{Report, Source, quote};
 use crate::load::{LoadError, read};
-use crate::node::{self, Node};
+use crate::node::{self, Node, Value};
+use crate::variables::is_variable;
 
 /// Its name in the data directory.
 pub const OPERATOR_FILE: &str = "operator.yaml";
@@ -19,6 +20,16 @@ pub const OPERATOR_FILE: &str = "operator.yaml";
 /// # Errors
 /// When it cannot be read or is wrong: then nobody knows what may go where.
 pub fn operator(data_dir: &Path) -> Result<Operator, LoadError> {
+    // restrictions that nobody reads are none
+    let misnamed = data_dir.join("operator.yml");
+    if misnamed.symlink_metadata().is_ok() {
+        let source = Source { path: misnamed, text: String::new() };
+        let mut report = Report::new(&source);
+        report
+            .general_error("`operator.yml` in the data directory is not read")
+            .hint("call it `operator.yaml`");
+        return Err(report.reject().into());
+    }
     let path = data_dir.join(OPERATOR_FILE);
     let text = match read(&path) {
         Ok(text) => text,
@@ -44,6 +55,12 @@ fn content(root: &Node, report: &mut Report<'_>) -> Operator {
         match entry.key.as_str() {
             "secrets" => {
                 for variable in entry.node.entries() {
+                    if !is_variable(&variable.key) {
+                        let message = format!("{} is no name of a variable", quote(&variable.key));
+                        report
+                            .error(&variable.key_span, message)
+                            .hint("letters, digits and `_`; there are no patterns");
+                    }
                     let grants = texts(&variable.node, report).filter_map(|item| grant(item, report));
                     let grants = grants.collect();
                     operator.secrets.insert(variable.key.clone(), grants);
@@ -68,7 +85,8 @@ fn content(root: &Node, report: &mut Report<'_>) -> Operator {
 
 /// The items of a list of words.
 fn texts<'n>(list: &'n Node, report: &mut Report<'_>) -> std::vec::IntoIter<&'n Node> {
-    if list.items().is_empty() && list.as_str().is_some() && !list.is_null() {
+    let is_list = matches!(list.value, Value::List(_)) || list.is_null();
+    if !is_list {
         report.error(&list.span, "this is a list").hint("write it in brackets: `[api.example.com]`");
     }
     list.items().iter().collect::<Vec<_>>().into_iter()
@@ -81,6 +99,9 @@ fn grant(item: &Node, report: &mut Report<'_>) -> Option<Grant> {
         "texts" => return Some(Grant::Texts),
         _ => {}
     }
+    if let Some(host) = text.strip_prefix("postgres://").filter(|host| is_database(host)) {
+        return Some(Grant::Origin(format!("postgres://{}", host.to_ascii_lowercase())));
+    }
     let url = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
     let url = Url::parse(&url).ok().filter(|url| {
         let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
@@ -88,18 +109,33 @@ fn grant(item: &Node, report: &mut Report<'_>) -> Option<Grant> {
     });
     if text.is_empty() || url.is_none() {
         let error = report.error(&item.span, format!("{} is no place for a secret", quote(text)));
-        error.hint("`api.example.com` (https), `http://10.0.0.5:8080`, `commands` or `texts`");
+        error.hint(
+            "`api.example.com` (https), `http://10.0.0.5:8080`, `postgres://db:5432`, `commands` or `texts`",
+        );
     }
     url.map(|url| Grant::Origin(url.origin().ascii_serialization()))
+}
+
+/// `host:port`, as it is compared.
+fn is_database(host: &str) -> bool {
+    let port = host.rsplit_once(':').map(|(_, port)| port);
+    let is_host = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[],".contains(&byte));
+    is_host && port.is_some_and(|port| port.parse::<u16>().is_ok())
 }
 
 fn listed(item: &Node, report: &mut Report<'_>) -> Option<Listed> {
     let text = item.as_str().unwrap_or_default();
     let found = match text.split_once('/') {
-        Some((net, bits)) => {
-            net.parse().ok().zip(bits.parse().ok()).filter(|(net, bits)| *bits <= width(*net))
-        }
-        None => text.parse().ok().map(|address| (address, width(address))),
+        Some((net, bits)) => net
+            .parse()
+            .ok()
+            .zip(bits.parse().ok())
+            .filter(|(net, bits)| *bits <= width(*net))
+            .and_then(|(net, bits)| canonical(net, bits)),
+        None => text.parse::<IpAddr>().ok().map(|address| {
+            let address = address.to_canonical();
+            (address, width(address))
+        }),
     };
     if let Some((net, bits)) = found {
         return Some(Listed::Net(net, bits));
@@ -111,6 +147,14 @@ fn listed(item: &Node, report: &mut Report<'_>) -> Option<Listed> {
         return None;
     }
     Some(Listed::Host(text.trim_end_matches('.').to_ascii_lowercase()))
+}
+
+/// Networks of IPv4 as such: addresses are compared as what they stand for.
+fn canonical(net: IpAddr, bits: u8) -> Option<(IpAddr, u8)> {
+    match net.to_canonical() {
+        found if found == net => Some((net, bits)),
+        found => bits.checked_sub(96).map(|bits| (found, bits)),
+    }
 }
 
 fn width(address: IpAddr) -> u8 {
@@ -129,13 +173,14 @@ mod tests {
 
     #[test]
     fn the_file_says_where_secrets_go_and_what_is_reached() {
-        let text = "secrets:\n  KEY: [api.example.com, 'http://10.0.0.5:8080', commands, texts]\n  NONE: []\n\
+        let text = "secrets:\n  KEY: [api.example.com, 'http://10.0.0.5:8080', 'postgres://db:5432', commands, texts]\n  NONE: []\n\
                     egress: [10.20.0.0/16, fd12::1, Wiki.Internal]\n";
         let operator = read_as(text).unwrap();
         let origin = |text: &str| Grant::Origin(text.to_owned());
         let grants = [
             origin("https://api.example.com"),
             origin("http://10.0.0.5:8080"),
+            origin("postgres://db:5432"),
             Grant::Commands,
             Grant::Texts,
         ];
@@ -145,8 +190,18 @@ mod tests {
         let egress = [net("10.20.0.0", 16), net("fd12::1", 128), Listed::Host("wiki.internal".to_owned())];
         assert_eq!(operator.egress, egress);
         assert_eq!(read_as("# nothing yet\n"), Ok(Operator::default()));
+        let mapped = read_as("egress: ['::ffff:10.0.0.0/104', '::ffff:10.0.0.1']\n").unwrap();
+        assert_eq!(mapped.egress, [net("10.0.0.0", 8), net("10.0.0.1", 32)]);
         let nowhere = tempfile::tempdir().unwrap();
         assert_eq!(super::operator(nowhere.path()).unwrap(), Operator::default());
+    }
+
+    #[test]
+    fn a_file_of_another_ending_is_not_overlooked() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("operator.yml"), "egress: []\n").unwrap();
+        let error = operator(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("call it `operator.yaml`"), "{error}");
     }
 
     #[test]
@@ -156,6 +211,11 @@ mod tests {
             ("secrets: {A: api.example.com}\n", "this is a list"),
             ("secrets: {A: ['https://x/path']}\n", "no place for a secret"),
             ("secrets: {A: ['ftp://x']}\n", "no place for a secret"),
+            ("secrets: {A: {b: c}}\n", "this is a list"),
+            ("secrets: {AWS_*: []}\n", "`AWS_*` is no name of a variable"),
+            ("secrets: {' GITHUB_TOKEN': []}\n", "no name of a variable"),
+            ("egress: {a: b}\n", "this is a list"),
+            ("egress: ['::ffff:10.0.0.0/64']\n", "no host and no network"),
             ("secrets: nothing\n", "maps variables to hosts"),
             ("egress: [10.0.0.0/33]\n", "no host and no network"),
             ("egress: ['a b']\n", "no host and no network"),

@@ -6,6 +6,7 @@ mod bounds;
 mod documents;
 mod mistakes;
 mod robust;
+mod values;
 mod variables;
 
 const HEAD: &str = "version: v1\nname: farm\nnamespace: default\n";

@@ -40,6 +40,11 @@ impl<'a> Variables<'a> {
         self.get(name).filter(|value| !value.is_empty())
     }
 
+    /// The same of the process alone: what stands beside the file is the word of whoever wrote the file.
+    pub(crate) fn usual_of_process(&self, name: &str) -> Option<String> {
+        (self.process)(name).filter(|value| !value.is_empty())
+    }
+
     /// Something about `.env` that the reader of the file should know.
     pub(crate) fn add_problem(&mut self, problem: String) {
         self.problems.push(problem);
@@ -104,7 +109,7 @@ fn is_comment(after: &str) -> bool {
     after.is_empty() || after.starts_with('#')
 }
 
-fn is_variable(name: &str) -> bool {
+pub(crate) fn is_variable(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -140,11 +145,20 @@ pub(crate) struct Used {
     pub(crate) variable: String,
     /// What was put into the tree; `None` where there is nothing, or the default.
     pub(crate) value: Option<Secret>,
+    /// There is neither a value nor a default.
+    pub(crate) is_missing: bool,
 }
 
 impl Expanded {
     pub(crate) fn is_from_variable(&self, node: &Node) -> bool {
         self.touched.contains(&node.span.start)
+    }
+
+    /// The same for anything in it.
+    pub(crate) fn holds_variable(&self, node: &Node) -> bool {
+        self.is_from_variable(node)
+            || node.items().iter().any(|item| self.holds_variable(item))
+            || node.entries().iter().any(|entry| self.holds_variable(&entry.node))
     }
 
     /// Its text is not what the file means.
@@ -304,6 +318,7 @@ impl Expander<'_, '_, '_> {
             leaf: self.leaf.clone(),
             variable: name.to_owned(),
             value: value.as_deref().filter(|value| !value.is_empty()).map(Secret::from),
+            is_missing: value.is_none() && !has_default,
         });
         // the reference alone goes through shellexpand: in the text around it, `$$` and `$HOME` stay as they are
         let expanded = shellexpand::env_with_context(reference, |_: &str| value.clone().map(Some).ok_or(()));

@@ -98,7 +98,14 @@ mod tests {
 
     fn carried(variable: Option<&str>, to: Destination) -> Carried {
         let entry = Entry::Model("m".to_owned());
-        Carried { entry, variable: variable.map(str::to_owned), to, asked: Asked::Written, is_set: true }
+        Carried {
+            entry,
+            variable: variable.map(str::to_owned),
+            to,
+            asked: Asked::Written,
+            is_set: true,
+            is_told: true,
+        }
     }
 
     #[test]

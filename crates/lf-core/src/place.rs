@@ -35,8 +35,8 @@ impl Place {
     fn of_v4(address: Ipv4Addr) -> Self {
         let [a, b, c, d] = address.octets();
         match (a, b, c, d) {
-            // where Azure and Alibaba have what others have at 169.254.169.254
-            (168, 63, 129, 16) | (100, 100, 100, 200) | (169, 254, ..) => Self::LinkLocal,
+            // where Oracle, Azure and Alibaba have what others have at 169.254.169.254
+            (192, 0, 0, 192) | (168, 63, 129, 16) | (100, 100, 100, 200) | (169, 254, ..) => Self::LinkLocal,
             // `0.0.0.0` is dialled as this machine
             (127, ..) | (0, 0, 0, 0) => Self::Loopback,
             (10, ..) | (172, 16..=31, ..) | (192, 168, ..) | (100, 64..=127, ..) => Self::Private,
@@ -54,8 +54,16 @@ impl Place {
             [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Self::Loopback,
             // an IPv4 address that a network translates to (RFC 6052)
             [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
-            // Amazon's instance metadata
-            [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254] => Self::LinkLocal,
+            // the same within one network (RFC 8215), in 6to4 (RFC 3056), and as it was written before both
+            [0x64, 0xff9b, 1, .., high, low] | [0x2002, high, low, ..] | [0, 0, 0, 0, 0, 0, high, low]
+                if embedded(high, low) == Self::LinkLocal =>
+            {
+                Self::LinkLocal
+            }
+            // metadata of Amazon's instances and pods, and of Google's
+            [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254 | 0x23] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => {
+                Self::LinkLocal
+            }
             [first, ..] if first & 0xfe00 == 0xfc00 => Self::Private,
             [first, ..] if first & 0xffc0 == 0xfe80 => Self::LinkLocal,
             // global unicast, without documentation and 6to4
@@ -106,6 +114,12 @@ mod tests {
             ("[64:ff9b::a9fe:a9fe]", Place::LinkLocal),
             ("[fe80::1]", Place::LinkLocal),
             ("[fd00:ec2::254]", Place::LinkLocal),
+            ("[fd00:ec2::23]", Place::LinkLocal),
+            ("[fd20:ce::254]", Place::LinkLocal),
+            ("192.0.0.192", Place::LinkLocal),
+            ("[2002:a9fe:a9fe::]", Place::LinkLocal),
+            ("[::a9fe:a9fe]", Place::LinkLocal),
+            ("[64:ff9b:1::a9fe:a9fe]", Place::LinkLocal),
             ("100.100.100.200", Place::LinkLocal),
             ("168.63.129.16", Place::LinkLocal),
             ("10.1.2.3", Place::Private),

@@ -26,6 +26,7 @@ use crate::model::Dialect;
 use crate::place::Reach;
 use crate::policy::Policy;
 use crate::quota::Quota;
+use crate::secret::hidden_in_url;
 use crate::tool::{Approval, Hints};
 pub use approval::{ApprovalOf, ApprovalRule, Hint};
 pub use auth::{Auth, ClientMethod, OAuthClient};
@@ -264,6 +265,8 @@ pub struct Model {
     pub cassette: Option<PathBuf>,
     /// Without a trailing slash; the provider's default where the file is silent. Empty for `demo`.
     pub base_url: String,
+    /// What variables hold of `base_url`: not shown.
+    pub in_url: Vec<Secret>,
     /// Which addresses may be behind `base_url`.
     pub reach: Reach,
     pub api_key: Option<Secret>,
@@ -308,6 +311,7 @@ impl Model {
             model,
             cassette: None,
             base_url: base_url.into(),
+            in_url: Vec::new(),
             reach: Reach::Named,
             api_key: None,
             strategy: ToolCallStrategy::NativeApi,
@@ -320,6 +324,16 @@ impl Model {
             limits: Limits::default(),
             fallback: Vec::new(),
         }
+    }
+}
+
+impl Model {
+    /// What nobody is shown of how it is asked: its key, and what its URL hides. The word that a provider takes in the
+    /// place of a key is none.
+    pub fn secrets(&self) -> Vec<Secret> {
+        let is_key = |key: &&Secret| key.expose() != self.provider.name();
+        let key = self.api_key.iter().filter(is_key).cloned();
+        key.chain(self.in_url.iter().cloned()).chain(hidden_in_url(&self.base_url)).collect()
     }
 }
 

@@ -40,6 +40,7 @@ impl Secret {
             let _ = write!(lower, "{byte:02x}");
             let _ = write!(upper, "{byte:02X}");
         }
+        let others = as_others_write(value, &json, &percent);
         forms.extend([percent, lower, upper]);
         for before in 0..3 {
             let bytes = [&[0; 2][..before], value.as_bytes()].concat();
@@ -49,6 +50,7 @@ impl Secret {
                 forms.extend(alphabet.encode(&bytes).get(start..end).map(str::to_owned));
             }
         }
+        forms.extend(others);
         let mut seen: Vec<Self> = Vec::with_capacity(forms.len());
         for form in forms.into_iter().map(Self::from) {
             if !seen.contains(&form) {
@@ -57,6 +59,26 @@ impl Secret {
         }
         seen
     }
+}
+
+/// As PHP and Go write JSON; URLs in lower case, with `/` left as it is, and with `+` for a space.
+fn as_others_write(value: &str, json: &str, percent: &str) -> Vec<String> {
+    let json = json.trim_matches('"');
+    let go = [('&', "\\u0026"), ('<', "\\u003c"), ('>', "\\u003e")];
+    let go = go.iter().fold(json.to_owned(), |text, (c, escape)| text.replace(*c, escape));
+    let lower = |percent: &str| {
+        let mut parts = percent.split('%');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| {
+            let (digits, rest) = part.split_at(part.len().min(2));
+            format!("{text}%{}{rest}", digits.to_ascii_lowercase())
+        })
+    };
+    let quoted = percent.replace("%2F", "/");
+    let form = percent.replace("%20", "+");
+    let urls = [lower(percent), lower(&quoted), lower(&form), quoted, form];
+    let texts = [json.replace('/', "\\/"), go, value.replace(' ', "+")];
+    texts.into_iter().chain(urls).collect()
 }
 
 impl Drop for Secret {
@@ -110,6 +132,11 @@ pub fn shown_url(url: &str) -> String {
     }
 }
 
+/// The same without these values, either.
+pub fn shown_url_without(url: &str, values: &[Secret]) -> String {
+    without(&shown_url(url), &values.iter().map(Secret::expose).collect::<Vec<_>>())
+}
+
 /// What of a URL nobody is shown: user and password, and the values of the query.
 pub fn hidden_in_url(url: &str) -> Vec<Secret> {
     let Some((_, rest)) = url.split_once("://") else { return Vec::new() };
@@ -154,9 +181,16 @@ mod tests {
             "s3cr%22et%2F%2B%C3%A4%20key",
             "733363722265742f2bc3a4206b6579",
             "733363722265742F2BC3A4206B6579",
+            r#"s3cr\"et\/+ä key"#,
+            "s3cr%22et%2f%2b%c3%a4%20key",
+            "s3cr%22et/%2B%C3%A4%20key",
+            "s3cr%22et%2F%2B%C3%A4+key",
         ] {
             assert!(secret.forms().iter().any(|form| form.expose() == text), "{text}");
         }
+        assert!(
+            Secret::from("a&b<c>d").forms().iter().any(|form| form.expose() == r"a\u0026b\u003cc\u003ed")
+        );
         for before in ["", "u", "us", "user:"] {
             for alphabet in [STANDARD, URL_SAFE] {
                 let encoded = alphabet.encode(format!("{before}s3cr\"et/+ä key:after"));

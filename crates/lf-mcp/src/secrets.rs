@@ -173,6 +173,7 @@ impl Found {
             None => {}
         }
         self.url(&http.base_url);
+        http.in_url.iter().for_each(|value| self.whole(value.expose()));
     }
 
     /// A value that has a name.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lf_core::model::Dialect;
-use lf_core::secret::shown_url;
+use lf_core::secret::shown_url_without;
 use lf_core::{Model, ModelError, ModelRequest};
 use lf_dialects::openai_chat::CallIds;
 use lf_dialects::upstream::UpstreamOptions;
@@ -41,7 +41,7 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn of(model: &Model, streamed: bool) -> Self {
         let url = url(model, streamed);
-        let shown = shown_url(&url).into();
+        let shown = shown_url_without(&url, &model.in_url).into();
         Self { dialect: model.dialect, url: url.into(), shown }
     }
 

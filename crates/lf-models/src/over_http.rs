@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::stream;
-use lf_core::secret::{hidden_in_url, without};
+use lf_core::secret::without;
 use lf_core::{DeltaStream, Model, ModelDelta, ModelError, ModelProvider, ModelRequest, Secret};
 use lf_dialects::upstream::{self, Encoded};
 use lf_dialects::{AnswerDecoder, openai_chat};
@@ -291,8 +291,9 @@ impl Ask {
 
     /// Upstreams repeat the key that they refuse; whoever asks us need not be who owns it.
     fn scrubbed(&self, mut error: ModelError) -> ModelError {
-        let hidden = hidden_in_url(&self.endpoint.url);
-        let secrets: Vec<Secret> = self.model.api_key.iter().chain(&hidden).flat_map(Secret::forms).collect();
+        let mut secrets: Vec<Secret> = self.model.secrets().iter().flat_map(Secret::forms).collect();
+        // the longer first: one may hold another
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
         let secrets: Vec<&str> = secrets.iter().map(Secret::expose).collect();
         let clean = |text: &mut String| *text = without(text, &secrets);
         match &mut error {

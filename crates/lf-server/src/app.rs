@@ -24,7 +24,7 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 
 use crate::access::Access;
-pub use crate::app::approvals::{Command, Pending};
+pub use crate::app::approvals::{Command, Pending, storage_of};
 pub(crate) use crate::app::editing::diagnostic;
 use crate::app::editing::{Commands, Edit};
 pub use crate::app::editing::{EditRefusal, StoredProject, Wanted};

@@ -52,7 +52,7 @@ pub mod explain;
 
 pub use app::{
     App, Broken, Command, ConfigStatus, EditRefusal, Generation, Loader, Opened, Parts, Pending, Refusal,
-    RefusedEdit, StoredProject, Wanted,
+    RefusedEdit, StoredProject, Wanted, storage_of,
 };
 pub use chat::{Calls, With};
 pub use gateway::{Gateway, Offering};

@@ -177,12 +177,12 @@ impl Journal for Recorded {
 impl Hidden {
     fn of(project: &Project) -> Self {
         let models = || project.models.values().flatten();
-        let keys = models().filter_map(|model| model.api_key.as_ref());
+        let of_models = models().flat_map(|model| model.secrets());
         let servers = project.servers.values().flatten();
-        let secrets = keys.cloned().chain(servers.flat_map(|server| lf_mcp::secrets_of(server)));
+        let secrets = of_models.chain(servers.flat_map(|server| lf_mcp::secrets_of(server)));
         let fields = models().flat_map(|model| model.extra_body.keys().cloned());
         let mut secrets: Vec<String> =
-            secrets.flat_map(|secret| [secret.expose().to_owned(), in_json(secret.expose())]).collect();
+            secrets.flat_map(|secret| secret.forms()).map(|form| form.expose().to_owned()).collect();
         // the longer first: one may hold another
         secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         secrets.dedup();

@@ -358,7 +358,7 @@ fn models(common: &Common, json: bool) -> Result<Exit, Trouble> {
                     "name": name,
                     "provider": model.provider.name(),
                     "model": model.model,
-                    "base_url": lf_core::secret::shown_url(&model.base_url),
+                    "base_url": lf_core::secret::shown_url_without(&model.base_url, &model.in_url),
                     "mcp_servers": model.servers,
                     "default": project.default_model.as_ref() == Some(name),
                 }),

@@ -37,7 +37,7 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
         tell(format_args!("no llamafarm.yaml here; serving the projects of {}", stored.display()));
     }
     let recordings = options.record.as_deref().map(recordings).transpose()?;
-    let kept_in = storage(options, project.as_ref().map(|loaded| &loaded.project))?;
+    let kept_in = storage(common, options, project.as_ref().map(|loaded| &loaded.project))?;
     let kept = Kept { store: store(common, kept_in).await?, recordings };
     let app = crate::app_with(common, project, Consent::Absent, kept)?;
     admit(&app, &data_dir, address)?;
@@ -109,7 +109,11 @@ fn recordings(path: &Path) -> Result<PathBuf, Trouble> {
 }
 
 /// Where conversations are kept, as the command line, the environment or the file says.
-fn storage(options: &args::Serve, project: Option<&Project>) -> Result<Result<Storage, String>, Trouble> {
+fn storage(
+    common: &args::Common,
+    options: &args::Serve,
+    project: Option<&Project>,
+) -> Result<Result<Storage, String>, Trouble> {
     if let Some(given) = &options.storage {
         // not repeated: there may be a password in it
         let wrong =
@@ -118,7 +122,9 @@ fn storage(options: &args::Serve, project: Option<&Project>) -> Result<Result<St
             Trouble::usage(wrong).hint("a URL looks like postgres://user:password@host:5432/database")
         });
     }
-    let storage = project.map_or(Ok(Storage::default()), |project| project.storage.clone());
+    let Some(project) = project else { return Ok(Ok(Storage::default())) };
+    let data_dir = project::data_dir(common);
+    let storage = lf_server::storage_of(project, &data_dir, &project::operator(&data_dir)?);
     Ok(storage.map_err(|disabled| disabled.reason))
 }
 

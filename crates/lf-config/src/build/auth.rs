@@ -134,9 +134,12 @@ fn scopes(reading: &mut Reading<'_, '_, '_>, node: &Node) {
     };
     for item in node.get("scopes").map(Node::items).unwrap_or_default() {
         let text = item.as_str().unwrap_or_default();
+        let is_variable = reading.expanded.is_from_variable(item);
         if !is_scope(text)
-            && let Some(diagnostic) = reading.wrong(item, format!("{} cannot be a scope", quote(text)))
+            && let Some(diagnostic) =
+                reading.wrong(item, format!("{} cannot be a scope", reading.quoted(item)))
             && text.contains(' ')
+            && !is_variable
         {
             let words: Vec<&str> = text.split_whitespace().collect();
             diagnostic.hint(format!("write them one by one: `scopes: [{}]`", words.join(", ")));

@@ -57,7 +57,7 @@ impl Reading<'_, '_, '_> {
             return duration;
         }
         if let Some(diagnostic) =
-            self.wrong(node, format!("{} is no length of time: {}", quote(key), quote(text)))
+            self.wrong(node, format!("{} is no length of time: {}", quote(key), self.quoted(node)))
         {
             diagnostic.hint("write `500ms`, `30s`, `5m` or `1h`; a number alone is seconds; at most 24h");
         }

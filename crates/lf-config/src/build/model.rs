@@ -74,6 +74,7 @@ pub(super) fn read(
         cassette: (kind == Provider::Replay).then(|| reading.context.directory.join(&model)),
         model,
         base_url: base_url(&mut reading, raw.base_url, kind),
+        in_url: carry::in_url(&expanded.used),
         reach: Reach::Named,
         api_key,
         strategy: match raw.tool_call_strategy {
@@ -91,7 +92,7 @@ pub(super) fn read(
         fallback: raw.fallback.unwrap_or_default(),
     };
     let prompts = model.prompts.iter().filter_map(|prompt| names.prompts.used.get(prompt)).flatten();
-    carry::by_model(&model, from, expanded.used.iter(), prompts, context);
+    carry::by_model(&model, from, &expanded.used, prompts, context);
     reading.finish(model)
 }
 
@@ -117,7 +118,7 @@ fn fallback(reading: &mut Reading<'_, '_, '_>, name: &str) {
 
 fn base_url(reading: &mut Reading<'_, '_, '_>, given: Option<String>, provider: Provider) -> String {
     let (Some(given), Some(node)) = (given, reading.node("base_url")) else {
-        return provider::base_url(provider, reading.context.variables);
+        return provider::base_url(provider, |name| reading.context.variables.usual(name));
     };
     if let Some(problem) = provider::url_problem(&given)
         && let Some(diagnostic) =

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use lf_core::message::Role;
 use lf_core::project::{PromptMessage, PromptSet};
 
-use super::{Context, Reading, unique_name};
+use super::{Context, Reading, carry, unique_name};
 use crate::diagnostic::{Report, quote};
 use crate::node::Node;
 use crate::raw::{RawMessage, RawPromptSet, RawRole};
@@ -33,6 +33,7 @@ pub(super) fn read(root: &Node, context: &Context<'_>, report: &mut Report<'_>) 
         if !expanded.missing.is_empty() {
             prompts.missing.insert(name.clone(), expanded.missing);
         }
+        carry::by_prompts(&name, &expanded.used, context);
         prompts.used.insert(name.clone(), expanded.used);
         prompts.sets.insert(name, PromptSet { messages });
     }

@@ -33,13 +33,14 @@ pub(super) fn dialect(raw: RawApi) -> Dialect {
     }
 }
 
-pub(super) fn base_url(provider: Provider, variables: &Variables<'_>) -> String {
+/// `variable` is asked for what the machine says of its providers.
+pub(super) fn base_url(provider: Provider, variable: impl Fn(&str) -> Option<String>) -> String {
     match provider {
         Provider::Openai => "https://api.openai.com/v1".to_owned(),
         Provider::Anthropic => "https://api.anthropic.com".to_owned(),
         Provider::Gemini => "https://generativelanguage.googleapis.com/v1beta".to_owned(),
         Provider::Ollama => {
-            let host = variables.usual("OLLAMA_HOST").and_then(|host| ollama_host(&host));
+            let host = variable("OLLAMA_HOST").and_then(|host| ollama_host(&host));
             format!("{}/v1", host.as_deref().unwrap_or(OLLAMA))
         }
         Provider::Lemonade => "http://127.0.0.1:11534/api/v1".to_owned(),
@@ -101,7 +102,7 @@ pub(super) fn api_key(
 pub(super) fn url_problem(text: &str) -> Option<String> {
     match Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => {
-            Some(format!("its scheme is `{}`, not `http` or `https`", url.scheme()))
+            Some("its scheme is neither `http` nor `https`".to_owned())
         }
         Ok(url) if url.host_str().is_none_or(str::is_empty) => Some("it names no host".to_owned()),
         Ok(_) => None,

@@ -102,7 +102,12 @@ fn stdio(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<StdioServ
         reading.lacks("command", "transport `stdio` starts a program: name it in `command`");
         return None;
     };
-    if raw.args.is_none() && command.trim().contains(char::is_whitespace) && !command.contains('/') {
+    let is_variable = reading.node("command").is_some_and(|node| reading.expanded.is_from_variable(node));
+    if raw.args.is_none()
+        && !is_variable
+        && command.trim().contains(char::is_whitespace)
+        && !command.contains('/')
+    {
         let words: Vec<&str> = command.split_whitespace().collect();
         let hint = format!("write `command: {}` and `args: [{}]`", words[0], words[1..].join(", "));
         let span = reading.expanded.node.span_of("command");
@@ -178,7 +183,8 @@ fn http(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<HttpServer
     let auth = raw.auth.as_ref().and_then(|raw| auth::read(reading, raw));
     let mut headers: Vec<(String, Secret)> = raw.headers.clone().into_iter().flatten().collect();
     headers.retain(|(name, _)| auth.is_none() || !name.eq_ignore_ascii_case("authorization"));
-    Some(HttpServer { headers, auth, ..HttpServer::new(base_url) })
+    let in_url = carry::in_url(&reading.expanded.used);
+    Some(HttpServer { headers, auth, in_url, ..HttpServer::new(base_url) })
 }
 
 fn without_effect(reading: &mut Reading<'_, '_, '_>, keys: &[&str], transport: &str) {

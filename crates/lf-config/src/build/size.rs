@@ -28,7 +28,7 @@ impl Reading<'_, '_, '_> {
         let text = node.as_str().unwrap_or_default();
         let Some(size) = parse(text) else {
             if let Some(diagnostic) =
-                self.wrong(node, format!("{} is no amount of memory: {}", quote(key), quote(text)))
+                self.wrong(node, format!("{} is no amount of memory: {}", quote(key), self.quoted(node)))
             {
                 diagnostic
                     .hint("write `512MiB`, `4GiB` or `2GB`; a number alone is bytes, and 0 is no limit");

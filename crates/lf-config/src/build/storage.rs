@@ -2,7 +2,7 @@
 
 use lf_core::project::{Disabled, Storage};
 
-use crate::build::{Context, Reading};
+use crate::build::{Context, Reading, carry};
 use crate::diagnostic::Report;
 use crate::node::Node;
 use crate::variables::{Syntax, expand};
@@ -21,6 +21,9 @@ pub(super) fn read(root: &Node, context: &Context<'_>, report: &mut Report<'_>) 
             reading.wrong(node, "`storage` is neither `sqlite` nor the URL of a Postgres database".to_owned())
     {
         diagnostic.hint("a URL looks like `postgres://user:${env:PGPASSWORD}@host:5432/database`");
+    }
+    if let Some(Storage::Postgres(url)) = &storage {
+        carry::by_storage(url.expose(), &expanded.used, context);
     }
     reading.finish(storage.unwrap_or_default())
 }

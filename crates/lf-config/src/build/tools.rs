@@ -7,7 +7,7 @@ use lf_core::project::InlineTool;
 use serde_json::Value as Json;
 
 use super::Reading;
-use crate::diagnostic::{Span, quote};
+use crate::diagnostic::Span;
 use crate::node::Node;
 use crate::raw::RawTool;
 
@@ -17,33 +17,42 @@ pub(super) fn read(reading: &mut Reading<'_, '_, '_>, tools: Vec<RawTool>) -> Ve
     let mut inline = Vec::with_capacity(tools.len());
     for (raw, node) in tools.into_iter().zip(nodes) {
         let (Some(name), Some(parameters)) = (raw.name, raw.parameters) else { continue };
+        let name_node = node.get("name").unwrap_or(node);
         if !seen.insert(name.clone()) {
-            let message = format!("{} has the tool {} twice", reading.thing, quote(&name));
+            let message = format!("{} has the tool {} twice", reading.thing, reading.quoted(name_node));
             reading.report.error(&node.span_of("name"), message).label("the second one");
             continue;
         }
         let parameters = Json::Object(parameters);
-        check_schema(reading, &name, &parameters, node);
+        let quoted = reading.quoted(name_node);
+        check_schema(reading, &quoted, &parameters, node);
         let description = raw.description.unwrap_or_default();
         inline.push(InlineTool { name, description, parameters: Arc::new(parameters) });
     }
     inline
 }
 
+/// `name` as messages have it.
 fn check_schema(reading: &mut Reading<'_, '_, '_>, name: &str, parameters: &Json, node: &Node) {
     let Some(node) = node.get("parameters") else { return };
     if let Some(kind) = parameters.get("type")
         && kind != "object"
     {
-        let message = format!("the parameters of tool {} must be of type `object`", quote(name));
-        reading.report.error(&node.span_of("type"), message).hint("a tool's arguments always have names");
+        let message = format!("the parameters of tool {name} must be of type `object`");
+        if let Some(diagnostic) = reading.wrong(node.get("type").unwrap_or(node), message) {
+            diagnostic.hint("a tool's arguments always have names");
+        }
         return;
     }
     if let Err(error) = jsonschema::validator_for(parameters) {
+        let message = format!("the parameters of tool {name} are no JSON Schema");
+        // what the checker says repeats the value
+        if reading.expanded.holds_variable(node) {
+            reading.wrong(node, message);
+            return;
+        }
         let span = at(node, error.instance_path().as_str());
-        reading
-            .report
-            .error(&span, format!("the parameters of tool {} are no JSON Schema: {error}", quote(name)));
+        reading.report.error(&span, format!("{message}: {error}"));
     }
 }
 

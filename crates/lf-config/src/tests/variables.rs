@@ -206,6 +206,7 @@ runtime:
         [
             "Server(\"far\") Written, set: SECRET -> https://far.example",
             "Server(\"far\") Written, set: TOKEN -> https://far.example",
+            "Server(\"far\") Implied, set:  -> https://far.example",
             "Server(\"near\") Written, not set: EMPTY -> command of near",
             "Server(\"near\") Written, set: HOME -> command of near",
             "Model(\"named\") Written, not set: MODEL -> texts",
@@ -214,6 +215,8 @@ runtime:
             "Model(\"usual\") Usual, set: OPENAI_API_KEY -> https://api.openai.com",
             "Model(\"usual\") Usual, set:  -> https://api.openai.com",
             "Model(\"open\") Implied, set: OPENAI_API_KEY -> https://open.example",
+            "Model(\"open\") Implied, set:  -> https://open.example",
+            "Model(\"lost\") Written, not set: HOST -> https://v1",
         ]
     );
 }

@@ -13,6 +13,8 @@ pub struct Carried {
     pub asked: Asked,
     /// Whether there is anything that would go there now: the variable may be missing, or replaced by a default.
     pub is_set: bool,
+    /// Whether `to` may be told to whoever asks: not where a variable's value is a part of it.
+    pub is_told: bool,
 }
 
 /// An entry of the file, by its name.
@@ -20,6 +22,10 @@ pub struct Carried {
 pub enum Entry {
     Model(String),
     Server(String),
+    /// A prompt set, which clients can ask for.
+    Prompts(String),
+    /// `storage`.
+    Storage,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,7 +66,14 @@ impl fmt::Display for Carried {
             (Some(variable), Destination::Command(server)) => {
                 write!(f, "variable `{variable}` may not go to the command of `{server}`")
             }
+            (Some(variable), _) if !self.is_told => {
+                write!(f, "variable `{variable}` may not go to the host that a variable names")
+            }
             (Some(variable), to) => write!(f, "variable `{variable}` may not go to `{to}`"),
+            (None, _) if self.entry == Entry::Storage => f.write_str("this database may not be connected to"),
+            (None, _) if !self.is_told => f.write_str(
+                "the host that a variable names is on this machine or in its network and may not be connected to",
+            ),
             (None, to) => {
                 write!(f, "`{to}` is on this machine or in its network and may not be connected to")
             }

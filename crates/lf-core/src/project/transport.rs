@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{Auth, Sandbox};
 use crate::Secret;
 use crate::place::Reach;
-use crate::secret::shown_url;
+use crate::secret::shown_url_without;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Transport {
@@ -77,6 +77,8 @@ impl Default for ProcessLimits {
 pub struct HttpServer {
     /// `http` or `https`; used as it is, nothing appended.
     pub base_url: String,
+    /// What variables hold of `base_url`: not shown.
+    pub in_url: Vec<Secret>,
     pub headers: Vec<(String, Secret)>,
     /// `None`: the headers alone, and a token that a person agreed to where the server asks for one and no header is one.
     pub auth: Option<Auth>,
@@ -87,16 +89,17 @@ pub struct HttpServer {
 impl HttpServer {
     /// Without headers of its own.
     pub fn new(base_url: impl Into<String>) -> Self {
-        Self { base_url: base_url.into(), headers: Vec::new(), auth: None, reach: Reach::Named }
+        let (in_url, headers) = (Vec::new(), Vec::new());
+        Self { base_url: base_url.into(), in_url, headers, auth: None, reach: Reach::Named }
     }
 }
 
 /// Without what the URL hides.
 impl fmt::Debug for HttpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { base_url, headers, auth, reach } = self;
+        let Self { base_url, in_url, headers, auth, reach } = self;
         let mut shown = f.debug_struct("HttpServer");
-        shown.field("base_url", &shown_url(base_url)).field("headers", headers);
+        shown.field("base_url", &shown_url_without(base_url, in_url)).field("headers", headers);
         shown.field("auth", auth).field("reach", reach).finish()
     }
 }

@@ -5,6 +5,7 @@
 //! never written is not listed here and is trusted as its file is.
 
 mod granted;
+mod storage;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use super::disk;
 use super::reader::{Mark, mark};
 use granted::{Granted, Grants, grants_of};
+pub use storage::storage_of;
 
 pub(super) struct Approvals {
     data_dir: PathBuf,
@@ -87,11 +89,7 @@ impl Approvals {
     }
 
     fn read(&self) -> Result<Stored, String> {
-        match std::fs::read(self.path()) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Stored::default()),
-            Err(error) => Err(error.to_string()),
-        }
+        read(&self.path())
     }
 
     /// With the lock of [`disk::lock`] held.
@@ -300,6 +298,14 @@ fn sandbox(sandbox: &Sandbox) -> Value {
         "require": sandbox.require,
         "namespaces": !sandbox.shares_processes,
     })
+}
+
+fn read(path: &Path) -> Result<Stored, String> {
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Stored::default()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn full(project: &Project) -> String {

@@ -67,7 +67,7 @@ pub(super) async fn project_models(Here(project): Here, Who(who): Who, headers: 
         .map(|(name, entry)| {
             let mut shown = view::model(name, entry);
             if let Ok(model) = entry {
-                shown["base_url"] = lf_core::secret::shown_url(&model.base_url).into();
+                shown["base_url"] = lf_core::secret::shown_url_without(&model.base_url, &model.in_url).into();
                 shown["default"] = (project.default_model.as_ref() == Some(name)).into();
             }
             shown

@@ -202,7 +202,7 @@ fn a_url_needs_a_scheme_of_http() {
     - {name: a, transport: http, base_url: ftp://x.example}
     - {name: b, transport: sse, base_url: x.example/sse}
 "#), @r#"
-    error: `base_url` is no URL to connect to: its scheme is `ftp`, not `http` or `https`
+    error: `base_url` is no URL to connect to: its scheme is neither `http` nor `https`
      --> llamafarm.yaml:6:44
       |
     6 |     - {name: a, transport: http, base_url: ftp://x.example}

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use lf_core::operator::Operator;
 use lf_core::place::Reach;
-use lf_core::project::{Asked, Carried, Disabled, Entry, Transport};
+use lf_core::project::{Asked, Carried, Disabled, Entry, Storage, Transport};
 use lf_core::{McpServer, Project};
 
 /// Grants, as [`Carried::grant`] writes them.
@@ -62,29 +62,48 @@ impl Granted<'_> {
         pending
     }
 
+    /// Where conversations are kept, if that is permitted.
+    pub(super) fn storage(&self, project: &Project) -> Result<Storage, Disabled> {
+        let of_storage = project.carried.iter().filter(|carried| carried.entry == Entry::Storage);
+        let full = format!("{}/{}", project.namespace, project.name);
+        match of_storage.into_iter().find(|carried| !self.permits(carried)) {
+            Some(carried) => Err(Disabled { reason: self.reason(carried, &full) }),
+            None => project.storage.clone(),
+        }
+    }
+
+    fn reason(&self, carried: &Carried, full: &str) -> String {
+        let what = match (&self.grants, self.operator.says(carried)) {
+            (_, Some(_)) => "`operator.yaml` in the data directory does not list it there".to_owned(),
+            (Err(error), _) => format!("the approvals cannot be read: {error}"),
+            _ => format!("run `lf config approve {full}`"),
+        };
+        format!("{carried}: {what}")
+    }
+
     /// Takes out what is not permitted: a key that nobody named, or else the entry.
     pub(super) fn hold_back(&self, project: &mut Project) {
         self.narrow(project);
         let full = format!("{}/{}", project.namespace, project.name);
         for carried in project.carried.iter().filter(|carried| !self.permits(carried)) {
             if carried.asked == Asked::Implied {
-                if let Entry::Model(name) = &carried.entry
+                // a host that may be anywhere stays within the public network, and the entry stays
+                if carried.variable.is_some()
+                    && let Entry::Model(name) = &carried.entry
                     && let Some(Ok(model)) = project.models.get_mut(name)
                 {
                     Arc::make_mut(model).api_key = None;
                 }
                 continue;
             }
-            let what = match (&self.grants, self.operator.says(carried)) {
-                (_, Some(_)) => "`operator.yaml` in the data directory does not list it there".to_owned(),
-                (Err(error), _) => format!("the approvals cannot be read: {error}"),
-                _ => format!("run `lf config approve {full}`"),
-            };
-            let reason = format!("{carried}: {what}");
+            let reason = self.reason(carried, &full);
             tracing::warn!(project = full, reason, "an entry is held back");
             match &carried.entry {
                 Entry::Model(name) => withhold(project.models.get_mut(name), &reason),
                 Entry::Server(name) => withhold(project.servers.get_mut(name), &reason),
+                // the models that use it are held back for the same reason
+                Entry::Prompts(name) => drop(project.prompts.shift_remove(name)),
+                Entry::Storage => project.storage = Err(Disabled { reason }),
             }
         }
     }
@@ -95,8 +114,17 @@ impl Granted<'_> {
             return;
         }
         let is_named = |entry: &Entry| {
-            let of_entry = |one: &&Carried| one.variable.is_none() && one.entry == *entry;
-            project.carried.iter().filter(of_entry).any(|one| self.permits(one))
+            let of_entry = || project.carried.iter().filter(|one| one.entry == *entry);
+            let is_granted = |one: &&Carried| match &self.grants {
+                Ok(Some(grants)) => grants.contains(&one.grant()),
+                _ => false,
+            };
+            let mut connections = of_entry().filter(|one| one.variable.is_none());
+            // a host that a person has let have a secret is one that they know
+            connections.any(|one| {
+                self.permits(one)
+                    || of_entry().filter(|other| other.to == one.to).any(|other| is_granted(&other))
+            })
         };
         for (name, server) in &mut project.servers {
             if let Ok(server) = server

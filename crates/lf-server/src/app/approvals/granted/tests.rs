@@ -11,7 +11,7 @@ use super::*;
 fn carried(variable: &str, origin: &str, asked: Asked) -> Carried {
     let entry = Entry::Model("m".to_owned());
     let to = Destination::Host(origin.to_owned());
-    Carried { entry, variable: Some(variable.to_owned()), to, asked, is_set: true }
+    Carried { entry, variable: Some(variable.to_owned()), to, asked, is_set: true, is_told: true }
 }
 
 /// With models `m` and `other`, both with a key.
