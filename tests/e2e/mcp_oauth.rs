@@ -376,8 +376,12 @@ fn what_a_client_authorizes_itself_with_goes_no_further() {
     let project = TestProject::with_model(&model.base_url(), &[remote("m", "http", &access.url())]);
     log_in(&project).ok();
     let daemon = project.serve();
-    let canary =
-        [("authorization", "Bearer canary-of-the-client"), ("accept", "application/json, text/event-stream")];
+    let key = project.key(&["canary", "--scope", "chat,tools"]);
+    let canary = [
+        ("authorization", "Bearer canary-of-the-client"),
+        ("x-api-key", key.as_str()),
+        ("accept", "application/json, text/event-stream"),
+    ];
     let chat = json!({"model": "assistant", "messages": [{"role": "user", "content": "hi"}]});
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": "read", "arguments": {},
@@ -401,7 +405,8 @@ fn what_a_client_authorizes_itself_with_goes_no_further() {
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
     }
     assert!(access.count("tools/call") >= 3, "{:?}", access.log());
-    assert!(!access.log().iter().any(|line| line.contains("canary")), "{:?}", access.log());
+    let told = |line: &String| line.contains("canary") || line.contains(&key);
+    assert!(!access.log().iter().any(told), "{:?}", access.log());
 }
 
 /// A browser that is started by its opener and stays.
