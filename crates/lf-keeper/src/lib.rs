@@ -1,6 +1,6 @@
 //! Stands between the daemon and a child of it, so that nothing of the child outlives either.
 //!
-//! The program starts itself again twice for each child: as the [`guard`], which watches the daemon, and as the [`init`]
+//! The program starts itself again twice for each child: as the `guard`, which watches the daemon, and as the `init`
 //! of the child's own process namespace, which starts the child, reaps what it orphans, and takes all of it along when it
 //! ends. Both hold no memory to speak of, and know nothing but an [`Order`], which the daemon writes to their stdin.
 //! That is a socket: the child has it as its own stdin, and what became of the order comes back over it as a [`Report`].

@@ -302,7 +302,7 @@ pub(crate) struct Serve {
     /// How long running answers may go on after the first signal, such as 30s
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub grace: Duration,
-    /// Let web pages of this origin, such as https://app.example, use the daemon; may be repeated
+    /// Let web pages of this origin, such as `https://app.example`, use the daemon; may be repeated
     #[arg(long = "cors-origin", value_name = "ORIGIN", value_parser = lf_server::cors_origin)]
     pub cors_origins: Vec<String>,
     /// Where conversations are kept: `sqlite`, or a Postgres database that several daemons share, such as
