@@ -376,7 +376,7 @@ fn what_a_client_authorizes_itself_with_goes_no_further() {
     let project = TestProject::with_model(&model.base_url(), &[remote("m", "http", &access.url())]);
     log_in(&project).ok();
     let daemon = project.serve();
-    let key = project.key(&["canary", "--scope", "chat,tools"]);
+    let key = project.key(&["canary", "--scope", "chat,read,tools"]);
     let canary = [
         ("authorization", "Bearer canary-of-the-client"),
         ("x-api-key", key.as_str()),
