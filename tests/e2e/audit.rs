@@ -84,6 +84,8 @@ fn a_line_that_was_changed_left_out_or_cut_off_is_found() {
     let replies = (0..4).flat_map(|_| [Reply::calls([call("look")]), Reply::text("Done.")]);
     let model = ScriptedModel::start(replies);
     let project = project(&model);
+    project.run(&["mcp", "list"]).ok();
+    assert!(!project.data_dir().join("audit").exists(), "whatever only looks leaves nothing behind");
     let daemon = project.serve();
     // a daemon and a chat of its own share the record
     for _ in 0..2 {

@@ -103,6 +103,7 @@ async fn serve_all(app: Arc<App>, listener: TcpListener, options: Serve) {
         let _ = app.address.set(address);
     }
     let service = router(shared, hosts);
+    app.projects().reader().begin_record();
     let watching = reload::watch(app.projects().clone(), options.reload);
     tasks.spawn(options.stop.clone().run_until_cancelled_owned(watching));
     app.recover().await;

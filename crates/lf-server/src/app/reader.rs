@@ -109,11 +109,16 @@ impl Reader {
             let dotenv = dotenv(&path);
             let programs = reader.finish(&Key::Main, &mut main.project);
             let state = State::of(&path, &reader.approvals.path(), programs);
-            let slot = Slot::new(state, main, dotenv);
-            reader.audit.record(taken(&slot));
-            reader.write().main = Some(slot);
+            reader.write().main = Some(Slot::new(state, main, dotenv));
         }
         reader
+    }
+
+    /// Puts on record what a daemon begins with. Whatever only looks at a file leaves nothing behind.
+    pub(crate) fn begin_record(&self) {
+        if let Some(main) = &self.slots().main {
+            self.audit.record(taken(main));
+        }
     }
 
     /// The project that the program was started in, as it is now.
