@@ -105,8 +105,8 @@ pub(crate) async fn down(tools: &ProjectTools) -> String {
 }
 
 /// Waits for what another process or task is about to do.
-async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
         assert!(Instant::now() < end, "{what}");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -3,6 +3,7 @@ use tokio_util::task::TaskTracker;
 use url::Url;
 
 use super::*;
+use crate::tests::eventually;
 use crate::tests::http_peer::{Peer, Reply};
 
 const KEY: &str = "k";
@@ -77,15 +78,17 @@ async fn what_a_login_has_to_ask_for_costs_no_tokens_that_another_process_renewe
     let account = account_of(url, store.clone(), (OAuthClient::default(), false));
     let challenge = Challenge::parse("Bearer error=\"insufficient_scope\", scope=\"write\"");
     let refusal = Refusal { used: Some("old".to_owned()), is_forbidden: true, challenge, earlier: 0 };
-    let other = async {
-        let held = store.hold(KEY).await.unwrap();
-        let renewed = Grant { access_token: Some("new".to_owned()), ..expired(url) };
-        // for the other to come so far
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        store.save(KEY, &renewed).await.unwrap();
-        drop(held);
-    };
-    let (refused, ()) = tokio::join!(account.answer(refusal), other);
+    // the other is renewing from before the refusal is looked at until after
+    let held = store.hold(KEY).await.unwrap();
+    let answering = tokio::spawn({
+        let account = account.clone();
+        async move { account.answer(refusal).await }
+    });
+    eventually("the refusal is looked at", || account.known().grant.is_some()).await;
+    let renewed = Grant { access_token: Some("new".to_owned()), ..expired(url) };
+    store.save(KEY, &renewed).await.unwrap();
+    drop(held);
+    let refused = answering.await.unwrap();
     assert!(
         matches!(&refused, Err(Denied::Login(why)) if why.ends_with("more for this: write")),
         "{refused:?}"
