@@ -53,3 +53,5 @@ pub use lf_test_postgres as postgres;
 pub mod conformance;
 
 pub mod corpus;
+
+pub mod advisories;
