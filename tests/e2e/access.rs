@@ -3,6 +3,7 @@
 mod decisions;
 mod hostile;
 mod names;
+mod quota;
 mod reach;
 
 use std::process::Command;

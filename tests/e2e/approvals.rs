@@ -5,7 +5,8 @@ mod responses;
 
 use std::time::{Duration, Instant};
 
-use lf_tests::client::{Response, get, post, request, stream};
+use lf_tests::approvals::{decide, pending, the_one};
+use lf_tests::client::{get, post, request, stream};
 use lf_tests::project::{Daemon, TestProject, document, scripted};
 use lf_tests::scripted_mcp::Script;
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
@@ -48,18 +49,6 @@ impl Bench {
 
 fn wipe(id: &str) -> Call {
     Call::new(id, "disk__wipe", json!({"path": "/tmp/x"}))
-}
-
-fn pending(daemon: &Daemon) -> Vec<Value> {
-    get(&daemon.url("/v1/approvals")).ok()["data"].as_array().expect("a list").clone()
-}
-
-fn the_one(daemon: &Daemon) -> Value {
-    eventually("an approval that waits", || pending(daemon).pop())
-}
-
-fn decide(daemon: &Daemon, approval: &Value, body: &Value) -> Response {
-    post(&daemon.url(&format!("/v1/approvals/{}", approval["id"].as_str().expect("an id"))), body)
 }
 
 fn conversation(daemon: &Daemon) -> String {

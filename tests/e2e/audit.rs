@@ -1,5 +1,6 @@
 //! The record of what was run, refused, decided and changed.
 
+use lf_tests::approvals::ada_says;
 use lf_tests::client::{chat, post, request};
 use lf_tests::project::{TestProject, document, scripted};
 use lf_tests::scripted_mcp::Script;
@@ -42,12 +43,7 @@ fn what_is_run_refused_decided_and_changed_is_on_record() {
     let daemon = project.serve();
     std::thread::scope(|scope| {
         let answer = scope.spawn(|| post(&daemon.url("/v1/chat/completions"), &chat("Go.")).ok());
-        let waiting = eventually("an approval that waits", || {
-            let pending = lf_tests::client::get(&daemon.url("/v1/approvals")).ok();
-            pending["data"].as_array().and_then(|all| all.first().cloned())
-        });
-        let url = format!("/v1/approvals/{}", waiting["id"].as_str().expect("an id"));
-        post(&daemon.url(&url), &json!({"decision": "deny", "by": "Ada"})).ok();
+        ada_says(&daemon, "deny");
         answer.join().expect("an answer");
     });
     let execute = json!({"server": "disk", "tool": "wipe", "arguments": {}});

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use lf_tests::client::{get, message, modern, post, request, stream};
+use lf_tests::approvals::ada_says;
+use lf_tests::client::{message, modern, post, request, stream};
 use lf_tests::project::{Daemon, TestProject, document, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
@@ -63,17 +64,6 @@ fn call(id: &str, tool: &str, arguments: Value) -> Call {
 fn chat(daemon: &Daemon, words: &str) -> Value {
     let message = json!({"messages": [{"role": "user", "content": words}]});
     post(&daemon.url("/v1/chat/completions"), &message).ok()
-}
-
-fn pending(daemon: &Daemon) -> Vec<Value> {
-    get(&daemon.url("/v1/approvals")).ok()["data"].as_array().expect("a list").clone()
-}
-
-fn decide(daemon: &Daemon, decision: &str) -> Value {
-    let waiting = eventually("an approval that waits", || pending(daemon).pop());
-    let url = format!("/v1/approvals/{}", waiting["id"].as_str().expect("an id"));
-    post(&daemon.url(&url), &json!({"decision": decision, "by": "Ada"})).ok();
-    waiting
 }
 
 fn no_etc() -> Value {
@@ -170,11 +160,11 @@ fn an_ask_waits_with_its_reason_and_always_is_no_answer_to_the_next_one() {
     let daemon = bench.project.serve();
     std::thread::scope(|scope| {
         let answer = scope.spawn(|| chat(&daemon, "Clean up."));
-        let waiting = decide(&daemon, "always");
+        let waiting = ada_says(&daemon, "always");
         assert_eq!(waiting["tool"], "wipe");
         assert!(waiting["why"].as_str().is_some_and(|why| why.contains("rule `careful`")), "{waiting}");
         eventually("the first call", || (bench.calls("wipe") == 1).then_some(()));
-        decide(&daemon, "deny");
+        ada_says(&daemon, "deny");
         answer.join().expect("an answer");
     });
     assert_eq!((bench.calls("wipe"), bench.calls("look")), (1, 1));

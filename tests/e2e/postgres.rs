@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use lf_tests::approvals::{pending, url_of};
 use lf_tests::client::{get, post, request, stream};
 use lf_tests::conversation::{at, create, said};
 use lf_tests::postgres::{Database, PASSWORD, Postgres};
@@ -278,7 +279,7 @@ fn a_call_that_waits_at_one_daemon_is_seen_and_decided_at_another_one() {
     let id = create(&one, &json!({}));
     post(&at(&one, &id, "/tools"), &json!({"server_id": "m", "tool_name": "wipe"})).ok();
     let pending = |daemon: &Daemon| {
-        let listed = get(&daemon.url("/v1/approvals")).ok()["data"].as_array().expect("a list").clone();
+        let listed = pending(daemon);
         assert!(listed.len() <= 1, "{listed:?}");
         listed.into_iter().next()
     };
@@ -291,7 +292,7 @@ fn a_call_that_waits_at_one_daemon_is_seen_and_decided_at_another_one() {
             assert_eq!(pending(&one).expect("the same")["id"], waiting["id"]);
             assert_eq!(waiting["arguments"], json!({"path": "/tmp/x"}));
             assert_eq!(waiting["conversation_id"], json!(id));
-            let url = other.url(&format!("/v1/approvals/{}", waiting["id"].as_str().unwrap()));
+            let url = url_of(&other, &waiting);
             let decided = post(&url, &json!({"decision": decision, "by": "Ada"}));
             assert_eq!(decided.ok()["status"], status);
             assert_eq!(post(&url, &json!({"decision": "approve"})).status, 404, "a decision stands");
@@ -307,7 +308,7 @@ fn a_call_that_waits_at_one_daemon_is_seen_and_decided_at_another_one() {
     let turn = begin(&one, &id, "wipe more");
     let waiting = eventually("the other one to know of it", || pending(&other));
     one.signal(Signal::SIGKILL);
-    let url = other.url(&format!("/v1/approvals/{}", waiting["id"].as_str().unwrap()));
+    let url = url_of(&other, &waiting);
     eventually("the other one to have the turn, and to take the decision", || {
         let decided = post(&url, &json!({"decision": "approve"}));
         assert!([200, 404, 503].contains(&decided.status), "{decided:?}");

@@ -38,6 +38,8 @@ pub mod client;
 
 pub mod caller;
 
+pub mod approvals;
+
 pub mod conversation;
 
 pub mod socket;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use globset::GlobBuilder;
 use serde::{Deserialize, Serialize};
 
+use crate::quota::Quota;
 use crate::tool::ToolRef;
 
 /// A kind of thing that can be asked of a daemon. None contains another.
@@ -91,7 +92,7 @@ pub struct Reach {
 }
 
 /// Who asks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Principal {
     /// What it makes is bound to this. Empty for whoever asks on this machine without a key.
     pub id: String,
@@ -100,6 +101,9 @@ pub struct Principal {
     pub scopes: Vec<Scope>,
     #[serde(flatten)]
     pub reach: Reach,
+    /// What he may use, in all projects together.
+    #[serde(default, skip_serializing_if = "Quota::is_none")]
+    pub quota: Quota,
 }
 
 impl Principal {
@@ -110,6 +114,7 @@ impl Principal {
             name: "this machine".to_owned(),
             scopes: vec![Scope::Chat, Scope::Read],
             reach: Reach::default(),
+            quota: Quota::default(),
         }
     }
 
@@ -120,6 +125,7 @@ impl Principal {
             name: "the owner".to_owned(),
             scopes: Scope::ALL.to_vec(),
             reach: Reach::default(),
+            quota: Quota::default(),
         }
     }
 

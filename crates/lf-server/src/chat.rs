@@ -29,7 +29,7 @@ use crate::approvals::{About, Attendance};
 use crate::authority::{Authority, Errand, Granted, itself};
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
-use crate::quotas::{Charge, Payer};
+use crate::quotas::{Charge, can_pay, payers};
 use crate::recording::Recording;
 use crate::results::Shelf;
 use crate::rules::{Began, Check, Recorded, Rules};
@@ -199,6 +199,9 @@ impl App {
             return Err(Refusal::Lacking(needs_scope(who, Scope::Approve)));
         }
         let (project, model) = self.find_model(who, scope, request.model.as_deref()).await?;
+        if !can_pay(who, &model) {
+            return Err(Refusal::Lacking(unpriced(&model)));
+        }
         // clients look for the very name that they sent
         let called = request.model.clone().filter(|name| !name.is_empty());
         let called = called.unwrap_or_else(|| model.name.clone());
@@ -264,7 +267,7 @@ impl App {
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
         // last: what is refused for another reason costs nothing
-        let charge = self.quotas.admit(payers(&project)).await?;
+        let charge = self.quotas.admit(payers(&project, who)).await?;
         Ok(Prepared { project, setup, asked, notices, upstreams, tools, check, errand, charge })
     }
 
@@ -352,10 +355,11 @@ impl App {
     }
 }
 
-/// Who pays for a turn of this project.
-pub(crate) fn payers(project: &Project) -> Vec<Payer> {
-    let account = format!("project:{}/{}", project.namespace, project.name).into();
-    vec![Payer { account, quota: project.quota }]
+fn unpriced(model: &Model) -> String {
+    format!(
+        "this key may spend so much a day and no more, and nobody knows what model `{}` costs: its `price` in the file would tell",
+        model.name
+    )
 }
 
 /// The ids of all calls.

@@ -359,6 +359,9 @@ impl Gate<'_> {
             rules.record(&on_record, &Became::Denied(&why));
             return Ok(merged::failed(&denial(&why)));
         }
+        if let Err(over) = app.quotas.admit_call(&self.asks.principal).await {
+            return Ok(merged::failed(&over.to_string()));
+        }
         // a client has no say in on whose behalf it asks
         request.meta.remove(ON_BEHALF);
         let is_itself = !itself(std::iter::once(server), app.address.get().copied()).is_empty();

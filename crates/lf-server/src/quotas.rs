@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lf_core::quota::{Account, Quota, day};
 use lf_core::turn::Spent;
+use lf_core::{Model, Principal, Project};
 use tokio::sync::RwLock;
 use tokio::time::timeout;
 use tracing::warn;
@@ -20,9 +21,20 @@ const READ_WAIT: Duration = Duration::from_secs(2);
 /// Who pays for a turn, and within which bounds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Payer {
-    /// `project:…` or `key:…`, with the name.
+    /// `project:…` with the name, or `key:…` with the id.
     pub account: Arc<str>,
     pub quota: Quota,
+}
+
+/// Who pays for a turn of this project that this one asks for.
+pub(crate) fn payers(project: &Project, who: &Principal) -> Vec<Payer> {
+    let account = format!("project:{}/{}", project.namespace, project.name).into();
+    vec![Payer { account, quota: project.quota }, Payer { account: who.id.as_str().into(), quota: who.quota }]
+}
+
+/// Whether what this model costs can be held against what this one may spend.
+pub(crate) fn can_pay(who: &Principal, model: &Model) -> bool {
+    who.quota.cost_per_day_usd.is_none() || model.price.is_some()
 }
 
 /// All accounts of this daemon. Cheap to clone.
@@ -84,6 +96,16 @@ impl Quotas {
         drop(books);
         charge.stage = Stage::Admitted;
         Ok(charge)
+    }
+
+    /// Lets a tool be run without a model: that takes of the requests of a minute, and uses nothing of a day.
+    ///
+    /// # Errors
+    /// [`Refusal::OverQuota`]
+    pub(crate) async fn admit_call(&self, who: &Principal) -> Result<(), Refusal> {
+        let quota = Quota { requests_per_minute: who.quota.requests_per_minute, ..Quota::default() };
+        let payer = Payer { account: who.id.as_str().into(), quota };
+        self.admit(vec![payer]).await.map(|charge| drop(charge.begun()))
     }
 
     /// Reads what was used before this daemon began; where daemons share the store, each time, because all of them use it.

@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lf_core::principal::Reach;
+use lf_core::quota::Quota;
 use lf_server::access::{Key, Keys, KeysError, NewKey};
 use serde_json::{Value, json};
 
@@ -34,6 +35,11 @@ fn create(keys: &Keys, new: &args::NewKey) -> Result<(), Trouble> {
         name: new.name.clone(),
         scopes: new.scopes.clone(),
         reach: Reach { projects: globs(&new.projects), models: globs(&new.models), tools: globs(&new.tools) },
+        quota: Quota {
+            requests_per_minute: new.requests_per_minute,
+            tokens_per_day: new.tokens_per_day,
+            cost_per_day_usd: new.cost_per_day,
+        },
         lasts: new.expires,
     };
     let (key, text) = keys.create(wanted)?;
@@ -63,10 +69,20 @@ fn list(keys: &[Key], as_json: bool) -> Result<(), Trouble> {
                 line.push_str(&format!("  {what} [{}]", printable(&globs.join(", "))));
             }
         }
+        line.push_str(&bounds(&key.quota));
         line.push_str(&lifetime(key));
         print_line(line)?;
     }
     Ok(())
+}
+
+fn bounds(quota: &Quota) -> String {
+    let bounds = [
+        quota.requests_per_minute.map(|limit| format!("  {limit} requests/min")),
+        quota.tokens_per_day.map(|limit| format!("  {limit} tokens/day")),
+        quota.cost_per_day_usd.map(|limit| format!("  ${limit}/day")),
+    ];
+    bounds.into_iter().flatten().collect()
 }
 
 fn lifetime(key: &Key) -> String {
@@ -88,6 +104,7 @@ fn shown(key: &Key) -> Value {
         "projects": key.reach.projects,
         "models": key.reach.models,
         "tools": key.reach.tools,
+        "quota": key.quota,
         "created": key.created,
         "expires": key.expires,
         "expired": key.is_expired(),

@@ -31,7 +31,7 @@ fn private_and_untrusted_results_together_hold_back_what_can_leave() {
     assert_eq!(bench.calls("send"), 1, "what was private alone may leave");
     std::thread::scope(|scope| {
         let answer = scope.spawn(|| say("Send it."));
-        let waiting = decide(&daemon, "deny");
+        let waiting = ada_says(&daemon, "deny");
         assert!(
             waiting["why"].as_str().is_some_and(|why| why.contains("private results and untrusted")),
             "{waiting}"
@@ -105,7 +105,7 @@ fn whatever_a_client_says_next_is_no_yes_where_it_keeps_the_conversation() {
     let again = say("Go on.");
     assert!(again.contains("apr_"), "it is asked again: {again}");
     assert_eq!(bench.calls("send"), 0);
-    decide(&daemon, "approve");
+    ada_says(&daemon, "approve");
     let next = say("It may.");
     assert_eq!(bench.calls("send"), 1, "the approved one");
     assert!(next.contains("apr_"), "and the next one is asked about: {next}");

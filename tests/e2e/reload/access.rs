@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lf_tests::approvals::{decide, pending};
 use lf_tests::client::{chat, get, message, modern, post};
 use lf_tests::processes::Process;
 use lf_tests::project::{Daemon, TestProject, document, scripted};
@@ -158,14 +159,13 @@ fn a_rule_that_came_while_a_client_waited_for_its_approval_holds_the_call() {
     let ways: [&(dyn Fn() -> String + Sync); 2] = [&execute, &relayed];
     std::thread::scope(|scope| {
         let waiting: Vec<_> = ways.into_iter().map(|way| scope.spawn(way)).collect();
-        let pending = || get(&daemon.url("/v1/approvals")).ok()["data"].as_array().unwrap().clone();
-        let calls = eventually("both calls to wait", || Some(pending()).filter(|calls| calls.len() == 2));
+        let calls =
+            eventually("both calls to wait", || Some(pending(&daemon)).filter(|calls| calls.len() == 2));
         config["policy"] = rule();
         project.write("llamafarm.yaml", &format!("{config:#}"));
         within(SOON, "the change to be active", || (generation(&daemon) == 2).then_some(()));
         for call in calls {
-            let url = format!("/v1/approvals/{}", call["id"].as_str().unwrap());
-            post(&daemon.url(&url), &json!({"decision": "approve", "by": "Ada"})).ok();
+            decide(&daemon, &call, &json!({"decision": "approve", "by": "Ada"})).ok();
         }
         for told in waiting {
             let told = told.join().unwrap();

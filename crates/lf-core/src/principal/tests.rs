@@ -1,7 +1,13 @@
 use super::*;
 
 fn key(reach: Reach) -> Principal {
-    Principal { id: "k".to_owned(), name: "k".to_owned(), scopes: vec![Scope::Chat], reach }
+    Principal {
+        id: "k".to_owned(),
+        name: "k".to_owned(),
+        scopes: vec![Scope::Chat],
+        reach,
+        quota: Quota::default(),
+    }
 }
 
 fn tool(server: &str, name: &str) -> ToolRef {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lf_core::principal::Reach;
+use lf_core::quota::Quota;
 use lf_core::{Principal, Scope};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -22,7 +23,7 @@ const MOST: usize = 10_000;
 const LONGEST_NAME: usize = 100;
 
 /// A key as it is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Key {
     /// What its holder makes is bound to this.
     pub id: String,
@@ -33,6 +34,8 @@ pub struct Key {
     pub scopes: Vec<Scope>,
     #[serde(flatten)]
     pub reach: Reach,
+    #[serde(default, skip_serializing_if = "Quota::is_none")]
+    pub quota: Quota,
     /// Seconds since 1970.
     pub created: u64,
     /// Seconds since 1970; without it the key does not expire.
@@ -51,6 +54,7 @@ impl Key {
             name: self.name.clone(),
             scopes: self.scopes.clone(),
             reach: self.reach.clone(),
+            quota: self.quota,
         }
     }
 }
@@ -61,6 +65,7 @@ pub struct NewKey {
     pub name: String,
     pub scopes: Vec<Scope>,
     pub reach: Reach,
+    pub quota: Quota,
     /// From now on; without it the key does not expire.
     pub lasts: Option<Duration>,
 }
@@ -85,7 +90,7 @@ pub(super) struct Stored {
 }
 
 /// The version of the file that this program writes. One of a later version may restrict keys in ways unknown here.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The keys of one data directory.
 #[derive(Debug, Clone)]
@@ -133,6 +138,7 @@ impl Keys {
             hash: hash(&text),
             scopes: new.scopes,
             reach: new.reach,
+            quota: new.quota,
             created,
             expires: new.lasts.map(|lasts| created.saturating_add(lasts.as_secs())),
         };

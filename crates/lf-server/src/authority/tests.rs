@@ -8,7 +8,13 @@ use crate::rules::tests::project;
 use crate::rules::{Asked, Facts, Rules, permit};
 
 fn principal(scopes: &[Scope], reach: Reach) -> Arc<Principal> {
-    Arc::new(Principal { id: "k".to_owned(), name: "k".to_owned(), scopes: scopes.to_vec(), reach })
+    Arc::new(Principal {
+        id: "k".to_owned(),
+        name: "k".to_owned(),
+        scopes: scopes.to_vec(),
+        reach,
+        ..Principal::local()
+    })
 }
 
 fn tool(server: &str, name: &str) -> ToolRef {

@@ -11,12 +11,13 @@ use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 use serde_json::Value;
 
-use super::{With, is_judged, parameters, payers, text_formats};
+use super::{With, is_judged, parameters, text_formats};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::authority::Errand;
 use crate::driver::{Approving, Drive, drive};
 use crate::failover::{Upstream, Upstreams};
+use crate::quotas::payers;
 use crate::results::Shelf;
 use crate::rules::{Check, Recorded};
 
@@ -85,7 +86,7 @@ impl App {
         };
         let turn_timeout = setup.limits.turn_timeout;
         let shelf = Shelf::new(&self.results, &setup, None);
-        let charge = self.quotas.admit(payers(&project)).await?;
+        let charge = self.quotas.admit(payers(&project, &Principal::owner())).await?;
         let mut events = Vec::new();
         let course = Course::new(setup, &mut events);
         let upstream = Upstream { model, provider, stand_in: None };

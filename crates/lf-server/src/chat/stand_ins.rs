@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::asked::{parameters, text_formats};
 use crate::app::App;
 use crate::failover::Upstream;
+use crate::quotas::can_pay;
 
 /// Reasoning sealed by one Responses upstream is refused by any other.
 const SEALED: &str = lf_dialects::openai_responses::RESPONSES_ONLY;
@@ -26,7 +27,9 @@ impl App {
         let mut stand_ins = Vec::with_capacity(names.len());
         for (at, name) in names.iter().enumerate() {
             let reached = project.models.get(name).filter(|_| who.reaches_model(name));
-            let Some(Ok(model)) = reached else {
+            let Some(Ok(model)) =
+                reached.filter(|model| model.as_ref().is_ok_and(|model| can_pay(who, model)))
+            else {
                 tracing::warn!(model = asked.name, fallback = name, "the fallback is not available");
                 continue;
             };

@@ -19,10 +19,10 @@ use super::endings::Ending;
 use super::{Memory, Running};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
-use crate::chat::{may_use, payers, said_of};
+use crate::chat::{may_use, said_of};
 use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
-use crate::quotas::Charge;
+use crate::quotas::{Charge, payers};
 use crate::results::Shelf;
 
 /// A turn as its journal tells it.
@@ -209,7 +209,7 @@ impl App {
             attendance: self.attendance_of(turn, &conversation).await?,
             wait: setup.limits.approval_timeout,
         };
-        let mut charge = Charge::new(&self.quotas, payers(&project), counted);
+        let mut charge = Charge::new(&self.quotas, payers(&project, &who), counted);
         charge.has_used(course.spent());
         let with = Drive {
             upstreams,

@@ -200,6 +200,9 @@ async fn run(
         let what = format!("MCP server `{}` is not configured as it was: ask again", call.server);
         return caller.refuse(StatusCode::CONFLICT, &what);
     }
+    if let Err(over) = app.quotas.admit_call(who).await {
+        return caller.refusal(&over);
+    }
     let asked = Asked { model: None, facts: &facts, arguments: &arguments };
     let call_id = uuid::Uuid::new_v4().simple().to_string();
     match execute_tool(&tools, &rules, &asked, &call_id, &|_: ToolProgress| {}).await.0 {

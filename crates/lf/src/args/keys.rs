@@ -40,8 +40,22 @@ pub(crate) struct NewKey {
     /// Only these tools, as `server/tool` or `server`; globs, may be repeated. `--tool ''` is none
     #[arg(long = "tool", value_name = "GLOB", value_delimiter = ',')]
     pub tools: Option<Vec<String>>,
+    /// Turns and tool calls that it may begin in a minute (default: no limit)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub requests_per_minute: Option<u32>,
+    /// Tokens that its turns may use from midnight to midnight, UTC (default: no limit)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub tokens_per_day: Option<u64>,
+    /// US dollars that its turns may use of a day; then only of models with a `price` (default: no limit)
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub cost_per_day: Option<f64>,
     #[arg(long)]
     pub json: bool,
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    let amount: Option<f64> = text.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount > 0.0);
+    amount.ok_or_else(|| format!("`{text}` is not an amount of US dollars such as 2.50"))
 }
 
 /// Days are the unit that keys are thought of in.
