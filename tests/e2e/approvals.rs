@@ -10,7 +10,7 @@ use lf_tests::client::{get, post, request, stream};
 use lf_tests::project::{Daemon, TestProject, document, scripted};
 use lf_tests::scripted_mcp::Script;
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
-use lf_tests::wait::eventually;
+use lf_tests::wait::{PATIENCE, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -108,7 +108,7 @@ fn a_no_and_silence_are_told_to_the_model_and_nothing_runs() {
         Reply::calls([wipe("c2")]),
         Reply::text("Nobody is there."),
     ];
-    let bench = Bench::new(&json!("ask"), "2s", replies);
+    let bench = Bench::new(&json!("ask"), "8s", replies);
     let daemon = bench.project.serve();
     let id = conversation(&daemon);
     let chat = daemon.url(&format!("/conversations/{id}/chat"));
@@ -128,7 +128,7 @@ fn a_no_and_silence_are_told_to_the_model_and_nothing_runs() {
 
     let began = Instant::now();
     post(&chat, &json!({"content": "Now."})).ok();
-    assert!(began.elapsed() >= Duration::from_secs(2));
+    assert!(began.elapsed() >= Duration::from_secs(8));
     assert!(bench.result(3).contains("nobody approved this call in time"), "{}", bench.result(3));
     assert_eq!(bench.calls("wipe"), 0);
     bench.model.finish();
@@ -283,7 +283,7 @@ fn a_call_that_waits_waits_on_after_a_crash() {
     events.until("the question", |event| event["event"] == "approval_needed");
     let before = the_one(&daemon);
     daemon.signal(Signal::SIGKILL);
-    daemon.wait(Duration::from_secs(10));
+    daemon.wait(PATIENCE);
 
     let daemon = bench.project.serve();
     let after = the_one(&daemon);

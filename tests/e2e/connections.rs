@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::Duration;
 
 use lf_tests::client::{get, post};
 use lf_tests::open_responses::{compaction_problems, envelope_problems, stream_problems};
@@ -10,7 +9,7 @@ use lf_tests::project::{TestProject, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{End, Reply, ScriptedModel};
 use lf_tests::socket::Socket;
-use lf_tests::wait::Gate;
+use lf_tests::wait::{Gate, PATIENCE};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -50,7 +49,7 @@ fn a_drain_lets_a_response_finish_and_closes_the_connection() {
     assert_eq!(stream_problems(&frames), [""; 0]);
     assert_eq!(frames.last().unwrap()["response"]["status"], "completed");
     assert_eq!(socket.closed(), Some(1001), "the second is not begun");
-    assert_eq!(daemon.wait(Duration::from_secs(10)).status, Some(0));
+    assert_eq!(daemon.wait(PATIENCE).status, Some(0));
     model.finish();
 }
 
@@ -207,6 +206,6 @@ fn the_grace_ends_a_response_and_then_its_connection() {
     let response = &frames.last().unwrap()["response"];
     assert_eq!((&response["status"], &response["error"]["code"]), (&json!("failed"), &json!("server_error")));
     assert_eq!(socket.closed(), Some(1001));
-    assert_eq!(daemon.wait(Duration::from_secs(10)).status, Some(0));
+    assert_eq!(daemon.wait(PATIENCE).status, Some(0));
     model.finish();
 }

@@ -14,10 +14,13 @@ use lf_tests::wait::Gate;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rusqlite::Connection;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 /// For a list of conversations, and for one with what was said in it.
 const LIMIT: Duration = Duration::from_millis(10);
 const CLIENTS: usize = 100;
+/// Turns that are being begun at a time.
+const BEGIN_AT_ONCE: usize = 50;
 const CONVERSATIONS: usize = 1000;
 /// Of a daemon that has little to remember.
 const FEW: usize = 100;
@@ -58,7 +61,7 @@ fn for_all<T>(each: impl AsyncFn(usize) -> T) -> Vec<T> {
 }
 
 fn client() -> reqwest::Client {
-    let builder = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(120));
+    let builder = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(600));
     block_on(async { builder.build().expect("a client") })
 }
 
@@ -122,15 +125,23 @@ fn a_thousand_go_on(with_store: impl FnOnce(TestProject) -> TestProject) {
         let new = client.post(daemon.url("/conversations")).header("content-type", "application/json");
         ask(new.body("{}")).await["conversation"]["id"].as_str().unwrap().to_owned()
     });
+    let begun = Semaphore::new(BEGIN_AT_ONCE);
     let answers = std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
             block_on(join_all(ids.iter().enumerate().map(|(each, id)| {
-                let (url, client) = (at(&daemon, id, "/chat"), &client);
-                async move { say(client, &url, &format!("question {each}")).await }
+                let (url, client, begun) = (at(&daemon, id, "/chat"), &client, &begun);
+                async move {
+                    // not all in one moment: that all are open at once is what is tried
+                    begun.acquire().await.expect("it is never closed").forget();
+                    say(client, &url, &format!("question {each}")).await
+                }
             })))
         });
         // none is answered before all have asked
-        model.wait_for_requests(CONVERSATIONS);
+        for number in 1..=CONVERSATIONS {
+            model.wait_for_requests(number);
+            begun.add_permits(1);
+        }
         gate.open();
         asking.join().unwrap()
     });

@@ -1,14 +1,13 @@
 //! Conversations that are kept: as the documents describe them, under the clients' own names, and after a crash.
 
 use std::path::Path;
-use std::time::Duration;
 
 use lf_tests::client::{Response, get, post, request, stream};
 use lf_tests::conversation::{at, create, said};
 use lf_tests::project::{Daemon, TestProject, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
-use lf_tests::wait::{Gate, eventually};
+use lf_tests::wait::{Gate, PATIENCE, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -194,10 +193,8 @@ fn a_turn_that_is_cancelled_lets_go_of_its_tools_and_leaves_a_conversation_that_
     let mut events = stream(&at(&daemon, &id, "/chat"), &json!({"content": "wait", "stream": true}));
     let turn = events.until("the start", |event| event["event"] == "started")["turn"].clone();
     eventually("the call to arrive", || (calls(&log, "wait") == 1).then_some(()));
-    let begun = std::time::Instant::now();
     let cancelled =
         post(&daemon.url(&format!("/v1/turns/{}/cancel", turn.as_str().unwrap())), &json!({})).ok();
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!(cancelled["status"], "cancelled");
     eventually("the server to be told", || {
         std::fs::read_to_string(&log).unwrap().contains("cancelled wait").then_some(())
@@ -325,7 +322,7 @@ fn a_killed_daemon_goes_on_with_its_turn_and_runs_nothing_twice() {
     eventually("the payment to begin", || (calls(&log, "pay") == 1).then_some(()));
     daemon.signal(Signal::SIGKILL);
     drop(events);
-    daemon.wait(Duration::from_secs(5));
+    daemon.wait(PATIENCE);
 
     let daemon = project.serve();
     let url = daemon.url(&format!("/v1/turns/{turn}"));

@@ -12,7 +12,7 @@ use lf_tests::postgres::{Database, Postgres};
 use lf_tests::project::{Daemon, TestProject, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel, rounds_so_far};
-use lf_tests::wait::eventually;
+use lf_tests::wait::{PATIENCE, eventually};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::json;
@@ -158,7 +158,7 @@ fn killed_at(
         return Err(daemon);
     }
     daemon.signal(Signal::SIGKILL);
-    daemon.wait(Duration::from_secs(5));
+    daemon.wait(PATIENCE);
     drop(events);
     seen.let_go();
     let last = seen.last_entry(&turn);

@@ -1,12 +1,10 @@
 //! Another model answers when the one that was asked for cannot.
 
-use std::time::Duration;
-
 use lf_tests::client::{assemble, chat, get, post, stream, stream_with, streamed_chat};
 use lf_tests::project::{TestProject, scripted};
 use lf_tests::scripted_mcp::Script;
 use lf_tests::scripted_model::{Reply, ScriptedModel};
-use lf_tests::wait::{Gate, eventually};
+use lf_tests::wait::{Gate, PATIENCE, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -168,7 +166,7 @@ fn a_turn_that_a_crash_cut_off_has_the_fallbacks_of_its_model() {
     let mut events = stream_with(&url, &session, &body);
     assert!(events.next_event().is_some());
     daemon.signal(Signal::SIGKILL);
-    daemon.wait(Duration::from_secs(10));
+    daemon.wait(PATIENCE);
 
     let daemon = project.serve();
     third.wait_for_requests(1);

@@ -5,12 +5,11 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use lf_tests::project::{TestProject, scripted};
 use lf_tests::scripted_mcp::{Act, Generation, Script, ScriptedTool};
 use lf_tests::scripted_model::{Reply, ScriptedModel};
-use lf_tests::wait::{eventually, within};
+use lf_tests::wait::{PATIENCE, eventually, within};
 use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{LocalFlags, tcgetattr};
@@ -85,7 +84,7 @@ impl Chat {
     /// Its exit status, which must come soon.
     fn end(&mut self) -> Option<i32> {
         let what = format!("the end of the chat; the screen shows:\n{}", self.screen());
-        let status = within(Duration::from_secs(10), &what, || self.lf.try_wait().unwrap());
+        let status = within(PATIENCE, &what, || self.lf.try_wait().unwrap());
         assert!(self.is_as_found(), "the terminal is left changed");
         status.code()
     }

@@ -1,12 +1,10 @@
 //! Responses and turns that clients come back to after the daemon was gone.
 
-use std::time::Duration;
-
 use lf_tests::client::{Response, chat, get, post, request, stream, watch};
 use lf_tests::project::{Daemon, TestProject, scripted};
 use lf_tests::scripted_mcp::Script;
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
-use lf_tests::wait::{Gate, eventually};
+use lf_tests::wait::{Gate, PATIENCE, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -28,7 +26,7 @@ fn text(response: &Value) -> String {
 /// The power goes.
 fn kill(daemon: Daemon) {
     daemon.signal(Signal::SIGKILL);
-    daemon.wait(Duration::from_secs(5));
+    daemon.wait(PATIENCE);
 }
 
 #[test]

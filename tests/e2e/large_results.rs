@@ -1,13 +1,11 @@
 //! Results that are too large for a model: what it is shown, and how it looks further.
 
-use std::time::Duration;
-
 use lf_tests::client::{chat, get, post, stream};
 use lf_tests::conversation::{at, create};
 use lf_tests::project::{Daemon, TestProject, document, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
-use lf_tests::wait::eventually;
+use lf_tests::wait::{PATIENCE, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -171,7 +169,7 @@ fn a_turn_that_a_crash_interrupted_reads_on_in_what_was_cut_before() {
     eventually("the second ask", || (model.asked().len() == 2).then_some(()));
     daemon.signal(Signal::SIGKILL);
     drop(events);
-    daemon.wait(Duration::from_secs(5));
+    daemon.wait(PATIENCE);
     let daemon = project.serve();
     let url = daemon.url(&format!("/v1/turns/{turn}"));
     eventually("the turn to end", || (get(&url).ok()["status"] == "finished").then_some(()));

@@ -1,7 +1,6 @@
 //! Processes: started once, gone when `lf` is gone.
 
 use std::path::Path;
-use std::time::Duration;
 
 use lf_tests::client::{chat, get, post, stream, streamed_chat};
 use lf_tests::peers;
@@ -9,7 +8,7 @@ use lf_tests::processes;
 use lf_tests::project::{TestProject, scripted, stdio};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Reply, ScriptedModel, rounds_so_far};
-use lf_tests::wait::eventually;
+use lf_tests::wait::{PATIENCE, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -104,7 +103,7 @@ fn a_call_that_runs_is_let_finish_when_the_daemon_stops() {
     eventually("the daemon to stop listening", || std::net::TcpStream::connect(("127.0.0.1", port)).err());
     std::fs::write(&gate, "").unwrap();
     assert_eq!(request.join().unwrap().ok()["choices"][0]["message"]["content"], "done");
-    assert_eq!(daemon.wait(Duration::from_secs(10)).status, Some(0));
+    assert_eq!(daemon.wait(PATIENCE).status, Some(0));
     project.assert_nothing_left();
     model.finish();
 }
@@ -126,7 +125,7 @@ fn the_grace_ends_streams_with_an_error() {
     }
     assert_eq!(last["error"]["type"], "server_error", "the stream ended with {last}");
     assert_eq!(last["error"]["code"], "shutting_down", "{last}");
-    assert_eq!(daemon.wait(Duration::from_secs(10)).status, Some(0));
+    assert_eq!(daemon.wait(PATIENCE).status, Some(0));
     project.assert_nothing_left();
 }
 
@@ -149,7 +148,7 @@ fn a_second_signal_ends_it_at_once() {
     let port = daemon.port();
     eventually("the daemon to stop listening", || std::net::TcpStream::connect(("127.0.0.1", port)).err());
     daemon.signal(Signal::SIGTERM);
-    daemon.wait(Duration::from_secs(5));
+    daemon.wait(PATIENCE);
     drop(events);
     project.assert_nothing_left();
 }
@@ -167,7 +166,7 @@ fn ctrl_c_in_a_chat_leaves_nothing() {
     let running = project.start(&["chat", "hi"]);
     eventually("the call to run", || (!lines_starting(log.path(), "call ").is_empty()).then_some(()));
     running.signal(Signal::SIGINT);
-    let finished = running.wait(Duration::from_secs(10));
+    let finished = running.wait(PATIENCE);
     assert_ne!(finished.status, Some(0), "a stopped chat is no success: {finished:?}");
     project.assert_nothing_left();
     eventually("the call to be cancelled", || {

@@ -52,7 +52,7 @@ fn each_limit_ends_in_an_answer_that_is_told_why() {
             3,
             "the limit of $1.5 ($2.0000 are spent)",
         ),
-        ("time", "m__hang", json!({"limits": {"turn_timeout": "400ms"}}), 2, "the time limit of 400ms"),
+        ("time", "m__hang", json!({"limits": {"turn_timeout": "4s"}}), 2, "the time limit of 4s"),
     ] {
         let model = relentless(tool);
         let project = TestProject::of(&document(model_has, &model.base_url(), &[server()]));

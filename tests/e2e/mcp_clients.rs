@@ -375,8 +375,14 @@ fn everything() -> Listener {
 fn looks_the_same(server: &Listener, clients: &[Peer], steps: &Value) {
     let barn = Barn::open(&[remote("it", "http", server.url())]);
     for (sdk, mode, _) in clients {
-        let directly = unsigned(sdk.at(server.url(), mode, barn.home(), steps));
-        let through = unsigned(sdk.at(&barn.server("it"), mode, barn.home(), steps));
+        let comparable = |seen: Value| {
+            let mut seen = unsigned(seen);
+            let steps = seen["steps"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
+            steps.filter(|_| sdk.loses_reports()).for_each(|step| drop(step.shift_remove("progress")));
+            seen
+        };
+        let directly = comparable(sdk.at(server.url(), mode, barn.home(), steps));
+        let through = comparable(sdk.at(&barn.server("it"), mode, barn.home(), steps));
         assert_eq!(through["protocol"], directly["protocol"], "{sdk:?} {mode}");
         for (number, step) in steps.as_array().unwrap().iter().enumerate() {
             let (through, directly) = (&through["steps"][number], &directly["steps"][number]);

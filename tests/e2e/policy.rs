@@ -1,14 +1,12 @@
 //! The rules of a file: what they allow, ask about and forbid, in turns and in calls of clients, and that they are the same
 //! everywhere.
 
-use std::time::Duration;
-
 use lf_tests::approvals::ada_says;
 use lf_tests::client::{message, modern, post, request, stream};
 use lf_tests::project::{Daemon, TestProject, document, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
-use lf_tests::wait::{Gate, eventually};
+use lf_tests::wait::{Gate, PATIENCE, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

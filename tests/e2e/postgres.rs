@@ -9,7 +9,7 @@ use lf_tests::postgres::{Database, PASSWORD, Postgres};
 use lf_tests::project::{Daemon, TestProject, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
-use lf_tests::wait::{Gate, eventually};
+use lf_tests::wait::{Gate, PATIENCE, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -121,10 +121,8 @@ fn a_turn_is_watched_and_cancelled_at_another_daemon() {
 
     let turn = begin(&one, &id, "again");
     model.wait_for_requests(2);
-    let begun = Instant::now();
     let cancelled = post(&other.url(&format!("/v1/turns/{turn}/cancel")), &json!({})).ok();
     assert_eq!(cancelled["status"], "cancelled");
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     model.wait_for_abort();
 
     let turn = begin(&one, &id, "and again");
@@ -169,7 +167,7 @@ fn another_daemon_goes_on_with_the_turn_of_a_killed_one_and_runs_nothing_twice()
         one.signal(Signal::SIGKILL);
         let killed = Instant::now();
         let watched = watching.join().unwrap();
-        assert!(killed.elapsed() < Duration::from_secs(20), "{:?}", killed.elapsed());
+        assert!(killed.elapsed() < PATIENCE, "{:?}", killed.elapsed());
         assert!(watched.contains("I do not know whether it was paid."), "{watched}");
         assert_eq!(next.join().unwrap()["assistant_message"]["content"], "Hello again.");
     });
@@ -227,10 +225,14 @@ fn a_database_that_is_gone_is_told_and_used_again_when_it_is_back() {
     say(&daemon, &id, "one");
 
     server.stop();
-    let refused = post(&at(&daemon, &id, "/chat"), &json!({"content": "two"}));
-    assert_eq!(refused.status, 503, "{refused:?}");
-    let message = refused.json()["message"].as_str().unwrap().to_owned();
-    assert!(message.contains(&database.place()) && message.contains("refused"), "{message}");
+    // a connection that was there may end before another one is refused
+    let message = eventually("the connection to be refused", || {
+        let refused = post(&at(&daemon, &id, "/chat"), &json!({"content": "two"}));
+        assert_eq!(refused.status, 503, "{refused:?}");
+        let message = refused.json()["message"].as_str().unwrap().to_owned();
+        message.contains("refused").then_some(message)
+    });
+    assert!(message.contains(&database.place()), "{message}");
     let body = json!({"model": "assistant", "messages": [{"role": "user", "content": "hi"}]});
     let answer = post(&daemon.url("/v1/chat/completions"), &body).ok();
     assert_eq!(answer["choices"][0]["message"]["content"], "answer 1", "without memory");

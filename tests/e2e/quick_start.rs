@@ -1,12 +1,11 @@
 //! The document's quick start: a filesystem server, a model, `lf chat`.
 
-use std::time::Duration;
-
 use lf_tests::client::{assemble, stream, streamed_chat};
 use lf_tests::peers;
 use lf_tests::project::{TestProject, document, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Call, Reply, ScriptedModel};
+use lf_tests::wait::PATIENCE;
 use serde_json::{Value, json};
 
 /// `npx` in the document finds the pinned server here.
@@ -79,7 +78,7 @@ fn the_answer_is_shown_while_the_model_still_speaks() {
     let chat = project.start(&["chat", "hi"]);
     chat.wait_for_output("first");
     gate.open();
-    let finished = chat.wait(Duration::from_secs(20)).ok();
+    let finished = chat.wait(PATIENCE).ok();
     assert_eq!(finished.stdout.trim(), "first second");
     model.finish();
 }
@@ -107,7 +106,7 @@ fn the_message_may_come_from_a_file_or_from_stdin() {
     project.write("question.txt", "from a file");
     assert_eq!(project.run(&["chat", "-f", "question.txt"]).ok().stdout.trim(), "one");
     let chat = project.start_with_input(&["chat", "-"], "from stdin");
-    assert_eq!(chat.wait(Duration::from_secs(20)).ok().stdout.trim(), "two");
+    assert_eq!(chat.wait(PATIENCE).ok().stdout.trim(), "two");
     assert_eq!(model.request(0).messages()[0]["content"], "from a file");
     assert_eq!(model.request(1).messages()[0]["content"], "from stdin");
     model.finish();

@@ -150,6 +150,7 @@ fn a_response_in_the_background_goes_on_and_can_be_cancelled() {
     assert!(matches!(begun["status"].as_str(), Some("queued" | "in_progress")), "{begun}");
     let url = |response: &Value| daemon.url(&format!("/v1/responses/{}", response["id"].as_str().unwrap()));
     let doomed = ask(&daemon, json!({"input": "hi", "background": true})).ok();
+    model.wait_for_requests(2);
     let cancelled = post(&format!("{}/cancel", url(&doomed)), &json!({})).ok();
     assert_eq!(cancelled["status"], "cancelled");
     eventually("the request to the model to be given up", || (model.aborted() == 1).then_some(()));

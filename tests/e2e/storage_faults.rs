@@ -4,14 +4,13 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use lf_tests::client::{Response, chat, get, post, request, stream};
 use lf_tests::conversation::{at, create, said};
 use lf_tests::disk::Mount;
 use lf_tests::project::{Daemon, TestProject};
 use lf_tests::scripted_model::{Reply, ScriptedModel};
-use lf_tests::wait::{Gate, eventually};
+use lf_tests::wait::{Gate, PATIENCE, eventually};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -169,7 +168,7 @@ fn a_turn_that_was_left_goes_on_when_the_store_can_be_used_again() {
     drop(stream(&at(&daemon, &id, "/chat"), &json!({"content": "hi", "stream": true})));
     model.wait_for_requests(1);
     daemon.signal(Signal::SIGKILL);
-    daemon.wait(Duration::from_secs(5));
+    daemon.wait(PATIENCE);
     disk.remount("ro");
     let daemon = project.serve();
     assert_refused(&daemon, 503, "store_unavailable", "Read-only file system");

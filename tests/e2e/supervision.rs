@@ -157,7 +157,7 @@ fn a_server_that_hangs_is_replaced_for_the_next_turn() {
         Reply::text("done"),
     ]);
     let mut server = scripted("m", &script);
-    server["timeout"] = json!("500ms");
+    server["timeout"] = json!("4s");
     let project = TestProject::of(&document(json!({}), &model.base_url(), &[server]));
     let daemon = project.serve();
     let say = || post(&daemon.url("/v1/chat/completions"), &chat("hi")).ok();
@@ -165,12 +165,12 @@ fn a_server_that_hangs_is_replaced_for_the_next_turn() {
     let [child] = &project.children()[..] else { panic!("one child: {:?}", project.children()) };
     child.signal(nix::sys::signal::Signal::SIGSTOP);
     say();
-    assert!(model.request(2).result_of("a").unwrap().contains("did not answer within 500ms"));
+    assert!(model.request(2).result_of("a").unwrap().contains("did not answer within 4s"));
     let shown = eventually("the server to be given up", || {
         let shown = get(&daemon.url("/v1/mcp/servers/m")).ok();
         (shown["error_code"] == "unresponsive" && shown["state"] != "ready").then_some(shown)
     });
-    assert!(shown["error"].as_str().unwrap().contains("nor `tools/list` within 1s"), "{shown}");
+    assert!(shown["error"].as_str().unwrap().contains("nor `tools/list` within "), "{shown}");
     say();
     assert_eq!(model.request(4).result_of("b").as_deref(), Some(r#"{"n":1}"#));
     assert_eq!(std::fs::read_to_string(log.path()).unwrap().matches("start ").count(), 2);

@@ -127,9 +127,9 @@ fn a_whole_answer_to_a_streamed_request_is_understood() {
 #[test]
 fn a_silent_model_is_given_up_with_the_turn() {
     let model = ScriptedModel::start([Reply::silence()]);
-    let limits = json!({"limits": {"turn_timeout": "1s"}});
+    let limits = json!({"limits": {"turn_timeout": "5s"}});
     let project = TestProject::of(&document(limits, &model.base_url(), &[]));
     let said = project.run(&["chat", "hi"]).failed(1);
-    assert!(said.contains("1s"), "{said}");
+    assert!(said.contains("5s"), "{said}");
     model.wait_for_abort();
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::sync::LazyLock;
 
 use bytes::BytesMut;
 use futures_util::StreamExt;
@@ -40,10 +40,14 @@ impl Response {
     }
 }
 
+/// One for all: to make one takes longer than most requests.
 fn client() -> reqwest::Client {
-    // No pool: a test that closes a connection closes it.
-    let builder = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
-    block_on(async { builder.timeout(Duration::from_secs(60)).build().expect("a client") })
+    static CLIENT: LazyLock<reqwest::Client> = LazyLock::new(|| {
+        // No pool: a test that closes a connection closes it.
+        let builder = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
+        builder.read_timeout(PATIENCE).build().expect("a client")
+    });
+    CLIENT.clone()
 }
 
 pub fn get(url: &str) -> Response {

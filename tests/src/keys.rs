@@ -15,15 +15,32 @@ use crate::runtime;
 /// The owner's token, by the daemon's port.
 static TOKENS: LazyLock<Mutex<HashMap<u16, String>>> = LazyLock::new(Mutex::default);
 
+/// That a daemon listens on a port; forgotten with this value, as the port may be another one's then.
+pub struct Remembered {
+    port: u16,
+    token: Option<String>,
+}
+
 /// A daemon of this data directory listens on this port from now on.
-pub(crate) fn remember(port: u16, data_dir: &Path) {
+pub fn remember(port: u16, data_dir: &Path) -> Remembered {
+    // none where it cannot write there
     let token = std::fs::read_to_string(data_dir.join("owner-token")).ok();
+    let token = token.map(|token| token.trim().to_owned());
     let mut tokens = TOKENS.lock().expect("the tokens");
-    match token {
-        Some(token) => tokens.insert(port, token.trim().to_owned()),
-        // such as one that cannot write there
+    match &token {
+        Some(token) => tokens.insert(port, token.clone()),
         None => tokens.remove(&port),
     };
+    Remembered { port, token }
+}
+
+impl Drop for Remembered {
+    fn drop(&mut self) {
+        let Ok(mut tokens) = TOKENS.lock() else { return };
+        if tokens.get(&self.port) == self.token.as_ref() {
+            tokens.remove(&self.port);
+        }
+    }
 }
 
 /// The token of the owner of the daemon at this URL.

@@ -10,8 +10,8 @@ use crate::keys;
 use crate::program::repository;
 use crate::project::{Background, Finished};
 
-/// For a peer to do all that it is asked to; most need less than two seconds.
-const LIMIT: Duration = Duration::from_secs(60);
+/// For a peer to do all that it is asked to; most need less than two seconds when nothing else runs.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// The oldest Node.js that the MCP Inspector runs on.
 const NEWER_NODE: (u32, u32) = (22, 19);

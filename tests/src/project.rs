@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::scripted_mcp::Script;
 use crate::{processes, program};
 
-pub use background::{Background, Daemon, Listener};
+pub use background::{Background, Daemon, Listener, unused_port};
 
 /// How long `lf` may take to do anything at all.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -203,9 +203,9 @@ impl TestProject {
         Daemon::new(self.start(&all), &self.data_dir())
     }
 
-    /// Fails when `lf`, or anything that came from it, is still there after two seconds.
+    /// Fails when `lf`, or anything that came from it, is still there after twenty seconds.
     pub fn assert_nothing_left(&self) {
-        processes::assert_none_left(self.home(), Duration::from_secs(2));
+        processes::assert_none_left(self.home(), Duration::from_secs(20));
     }
 
     /// Everything that runs for this project now, but for `lf` itself.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// How long a test waits for anything before it fails. Generous: it is only ever used up by a failing test.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Asks until the answer is there, and fails with `what` after [`PATIENCE`].
 pub fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {

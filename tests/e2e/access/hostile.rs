@@ -11,6 +11,7 @@ use lf_server::route_table;
 use lf_tests::client::{get, post, request};
 use lf_tests::project::{Daemon, TestProject, document};
 use lf_tests::scripted_model::{Reply, ScriptedModel};
+use lf_tests::wait::eventually;
 use serde_json::{Value, json};
 use walkdir::WalkDir;
 
@@ -51,6 +52,11 @@ fn two_thousand_shapes_of_cross_site_requests_change_nothing_and_are_told_nothin
     let daemon = project.serve_with(&["--cors-origin", "https://app.example"]);
     let made = post(&daemon.url("/conversations"), &json!({"title": "mine"})).json();
     let conversation = made["conversation"]["id"].as_str().unwrap().to_owned();
+    // the record of the start is written beside all else
+    eventually("the record of the start", || {
+        let record = std::fs::read_to_string(project.data_dir().join("audit/000001.jsonl")).ok()?;
+        record.contains("configuration").then_some(())
+    });
     let before = files(&project.data_dir());
     let port = daemon.port();
     let own = format!("127.0.0.1:{port}");
@@ -346,6 +352,6 @@ fn no_route_starts_a_command_without_the_scope_and_the_approval() {
     assert!(shown.stdout.contains("touch"), "{}", shown.stdout);
     project.run(&["config", "approve"]).ok();
     let _ = post(&daemon.url("/v1/projects/team/shop/mcp/servers/evil/restart"), &json!({}));
-    lf_tests::wait::eventually("the marker", || marker.exists().then_some(()));
+    eventually("the marker", || marker.exists().then_some(()));
     daemon.stop();
 }

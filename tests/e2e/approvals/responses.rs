@@ -67,7 +67,7 @@ fn a_background_response_ends_with_what_waits_and_the_decision_goes_on_from_it_a
     assert!(began.elapsed() < Duration::from_secs(50), "nobody is waited for");
     assert_eq!(the_one(&daemon)["id"], item["id"]);
     daemon.signal(Signal::SIGKILL);
-    daemon.wait(Duration::from_secs(10));
+    daemon.wait(PATIENCE);
 
     let daemon = bench.project.serve();
     let go_on =
@@ -174,7 +174,7 @@ fn a_background_response_that_a_crash_cut_off_ends_with_what_waits_too() {
     let first = post(&daemon.url("/v1/responses"), &json!({"input": "Clean up.", "background": true})).ok();
     bench.model.wait_for_requests(1);
     daemon.signal(Signal::SIGKILL);
-    daemon.wait(Duration::from_secs(10));
+    daemon.wait(PATIENCE);
     let daemon = bench.project.serve();
     let began = Instant::now();
     let item = asked(&over(&daemon, &first));

@@ -37,7 +37,7 @@ fn a_daemon_that_ends_leaves_its_turn_although_a_client_waits_for_it() {
     let last: Value = serde_json::from_str(watched.rest().last().unwrap()).unwrap();
     assert_eq!(last["event"], "notice");
     assert!(last["text"].as_str().unwrap().contains("goes on when it is back"), "{last}");
-    daemon.wait(Duration::from_secs(5)).ok();
+    daemon.wait(PATIENCE).ok();
 
     let daemon = project.serve();
     let url = daemon.url(&format!("/v1/turns/{}", turn.as_str().unwrap()));
@@ -106,7 +106,8 @@ fn a_client_that_leaves_while_its_message_is_written_leaves_a_turn_that_comes_to
     eventually("the turn to be prepared", || daemon.log().contains("MCP tools loaded").then_some(()));
     // all that is left to do is to write it
     drop(client);
-    for _ in 0..20 {
+    // the database is let go of long before the daemon gives it up
+    for _ in 0..5 {
         // meanwhile the daemon sees that the client is gone
         get(&daemon.url("/health/liveness")).ok();
     }

@@ -68,7 +68,7 @@ fn what_a_conversation_has_seen_counts_after_a_crash() {
     events.until("the turn", |event| event["event"] == "started");
     bench.model.wait_for_requests(2);
     daemon.signal(Signal::SIGKILL);
-    daemon.wait(Duration::from_secs(10));
+    daemon.wait(PATIENCE);
     gate.open();
     let daemon = bench.project.serve();
     eventually("the end of the turn", || {

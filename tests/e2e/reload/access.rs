@@ -8,13 +8,13 @@ use lf_tests::processes::Process;
 use lf_tests::project::{Daemon, TestProject, document, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Reply, ScriptedModel};
-use lf_tests::wait::{eventually, within};
+use lf_tests::wait::{PATIENCE, eventually, within};
 use serde_json::{Value, json};
 
 use super::{SOON, generation};
 
 /// For a server that left the file to be gone, with all it started.
-const GONE: Duration = Duration::from_secs(6);
+const GONE: Duration = PATIENCE;
 
 /// A turn in whose first call the configuration changes, and that calls `echo` after that.
 struct MidTurn {

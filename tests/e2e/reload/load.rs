@@ -1,12 +1,14 @@
 //! The file is edited all the time, wrongly as well, while clients ask.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use lf_tests::client::get;
 use lf_tests::project::{Daemon, TestProject};
 use lf_tests::runtime::block_on;
+use lf_tests::wait::PATIENCE;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -19,8 +21,10 @@ const RATE: u32 = 500;
 const CLIENTS: u32 = 50;
 /// Edits right after one another, the last of which has to count.
 const BURST: usize = 10;
-/// For an edit to be active: a second, and as much again on a machine that has other things to do.
-const LIMIT: Duration = Duration::from_secs(2);
+/// For an edit to be active.
+const LIMIT: Duration = Duration::from_secs(1);
+/// On a machine that has other things to do: so many times what the slowest request took besides.
+const BUSY: u32 = 5;
 
 fn text(edit: usize) -> String {
     super::models(&["keep", &format!("one-{edit}"), &format!("two-{edit}")])
@@ -37,12 +41,17 @@ fn active(listed: &Value) -> usize {
     edit
 }
 
-/// Asks until `over`; gives how often, every answer being right.
-async fn ask(url: &(String, String), client: &reqwest::Client, over: &AtomicBool, at: u32) -> usize {
+/// Asks until `over`; gives how often, every answer being right, and how long the slowest took.
+async fn ask(
+    url: &(String, String),
+    client: &reqwest::Client,
+    over: &AtomicBool,
+    at: u32,
+) -> (usize, Duration) {
     let mut pace = interval(Duration::from_secs(1) * CLIENTS / RATE);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let body = json!({"model": "keep", "messages": [{"role": "user", "content": "hello"}]}).to_string();
-    let mut count = 0;
+    let (mut count, mut slowest) = (0, Duration::ZERO);
     while !over.load(Ordering::Relaxed) {
         pace.tick().await;
         let is_chat = (at as usize + count).is_multiple_of(2);
@@ -50,9 +59,11 @@ async fn ask(url: &(String, String), client: &reqwest::Client, over: &AtomicBool
             true => client.post(&url.0).header("content-type", "application/json").body(body.clone()),
             false => client.get(&url.1),
         };
+        let start = Instant::now();
         let response = request.send().await.expect("an answer");
         let status = response.status();
         let answer = response.text().await.expect("a whole answer");
+        slowest = slowest.max(start.elapsed());
         assert_eq!(status, 200, "{answer}");
         let answer: Value = serde_json::from_str(&answer).unwrap();
         match is_chat {
@@ -61,7 +72,7 @@ async fn ask(url: &(String, String), client: &reqwest::Client, over: &AtomicBool
         }
         count += 1;
     }
-    count
+    (count, slowest)
 }
 
 /// Writes edits in bursts, and gives how long the last right one of each took to be active.
@@ -89,7 +100,6 @@ fn edit(project: &TestProject, daemon: &Daemon, edits: usize) -> Vec<Duration> {
                 std::fs::write(&path, &text).unwrap();
             }
         }
-        let written = Instant::now();
         if !is_wrong {
             last = number;
         }
@@ -99,22 +109,21 @@ fn edit(project: &TestProject, daemon: &Daemon, edits: usize) -> Vec<Duration> {
             continue;
         }
         if !is_wrong {
-            took.push(until(daemon, LIMIT, || active(&get(&daemon.url("/v1/models")).ok()) == number));
+            took.push(until(daemon, || active(&get(&daemon.url("/v1/models")).ok()) == number));
             continue;
         }
         // the mistake is seen, and nothing of it is active; what was right before it may have been there too shortly
-        until(daemon, LIMIT, || status(daemon)["refused"].is_object());
+        until(daemon, || status(daemon)["refused"].is_object());
         let now = active(&get(&daemon.url("/v1/models")).ok());
         assert!(now <= last && now + BURST > last && !now.is_multiple_of(3), "{now} is active after {last}");
-        assert!(written.elapsed() < 2 * LIMIT);
     }
     took
 }
 
-fn until(daemon: &Daemon, limit: Duration, mut is_so: impl FnMut() -> bool) -> Duration {
+fn until(daemon: &Daemon, mut is_so: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < limit, "not within {limit:?}: {}", status(daemon));
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {}", status(daemon));
         std::thread::park_timeout(Duration::from_millis(10));
     }
     start.elapsed()
@@ -126,28 +135,31 @@ fn no_request_fails_while_the_file_is_edited_and_the_last_right_edit_is_always_a
     let project = TestProject::new(&text(0));
     let daemon = project.serve_with(&["--log", "warn"]);
     let over = AtomicBool::new(false);
-    let asked = AtomicUsize::new(0);
+    let asked = Mutex::new((0, Duration::ZERO));
     let urls = (daemon.url("/v1/chat/completions"), daemon.url("/v1/models"));
     let start = Instant::now();
     let mut took = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30));
+            let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE);
             let client = block_on(async { client.build().expect("a client") });
             let asking = join_all((0..CLIENTS).map(|at| ask(&urls, &client, &over, at)));
-            asked.store(block_on(asking).into_iter().sum(), Ordering::Relaxed);
+            let told = block_on(asking).into_iter();
+            *asked.lock().unwrap() =
+                told.fold((0, Duration::ZERO), |all, one| (all.0 + one.0, all.1.max(one.1)));
         });
         let _over = Over(&over);
         edit(&project, &daemon, edits)
     });
     took.sort();
-    let (requests, seconds) = (asked.into_inner(), start.elapsed().as_secs_f64());
+    let ((requests, slowest), seconds) = (asked.into_inner().unwrap(), start.elapsed().as_secs_f64());
     let (median, longest) = (took[took.len() / 2], took[took.len() - 1]);
     println!(
-        "{edits} edits, {requests} requests in {seconds:.0} s, none failed; {} bursts ended right: {median:?} in the middle, {longest:?} at most",
+        "{edits} edits, {requests} requests in {seconds:.0} s, none failed, {slowest:?} at most; {} bursts ended right: {median:?} in the middle, {longest:?} at most",
         took.len()
     );
-    let late = took.iter().filter(|took| **took > Duration::from_secs(1)).count();
-    assert!(late * 20 <= took.len(), "{late} of {} took more than a second: {took:?}", took.len());
+    let limit = LIMIT + slowest * BUSY;
+    let late = took.iter().filter(|took| **took > limit).count();
+    assert!(late * 20 <= took.len(), "{late} of {} took more than {limit:?}: {took:?}", took.len());
     assert_eq!(daemon.stop().status, Some(0));
 }
 

@@ -46,7 +46,7 @@ fn under_fault(project: &TestProject, call: &str, number: usize) -> (Vec<String>
     }
     answers(&daemon);
     daemon.signal(Signal::SIGKILL);
-    daemon.wait(Duration::from_secs(10));
+    daemon.wait(PATIENCE);
     (acknowledged, refused)
 }
 
@@ -95,7 +95,7 @@ fn a_damaged_log_of_the_database_costs_nothing_that_was_kept_before_it() {
         post(&at(&daemon, &id, "/chat"), &json!({"content": "hi"})).ok();
     }
     daemon.signal(Signal::SIGKILL);
-    daemon.wait(Duration::from_secs(10));
+    daemon.wait(PATIENCE);
     let log = project.home().join("data/lf.db-wal");
     let whole = std::fs::read(&log).unwrap();
     assert!(whole.len() > 100_000, "all of it is in the log: {}", whole.len());

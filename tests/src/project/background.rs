@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use super::Finished;
 use crate::keys;
-use crate::wait::{eventually, within};
+use crate::wait::{PATIENCE, eventually, within};
 
 /// A started program whose output is read all along; killed with this value.
 pub struct Background {
@@ -82,7 +82,7 @@ impl Background {
             status
         });
         // A grandchild that holds the pipe would keep the readers for ever; what is left is in the buffers then.
-        within(Duration::from_secs(10), "the end of the program's output", || {
+        eventually("the end of the program's output", || {
             self.readers.iter().all(JoinHandle::is_finished).then_some(())
         });
         Finished {
@@ -117,6 +117,7 @@ fn read_along(mut pipe: impl Read + Send + 'static, into: Arc<Mutex<Vec<u8>>>) -
 pub struct Daemon {
     program: Background,
     url: String,
+    _token: Box<keys::Remembered>,
 }
 
 impl Daemon {
@@ -136,9 +137,8 @@ impl Daemon {
             );
             None
         });
-        let daemon = Self { program, url };
-        keys::remember(daemon.port(), data_dir);
-        daemon
+        let token = Box::new(keys::remember(port_of(&url), data_dir));
+        Self { program, url, _token: token }
     }
 
     /// `http://127.0.0.1:PORT`.
@@ -151,7 +151,7 @@ impl Daemon {
     }
 
     pub fn port(&self) -> u16 {
-        self.url.trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port")
+        port_of(&self.url)
     }
 
     /// What it has logged so far.
@@ -168,11 +168,15 @@ impl Daemon {
         self.program.wait(limit)
     }
 
-    /// SIGTERM, and its end within ten seconds.
+    /// SIGTERM, and its end.
     pub fn stop(self) -> Finished {
         self.signal(Signal::SIGTERM);
-        self.wait(Duration::from_secs(10))
+        self.wait(PATIENCE)
     }
+}
+
+fn port_of(url: &str) -> u16 {
+    url.trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port")
 }
 
 /// A program that prints a URL on its first line, or listens on a port it is given; killed with this value.
@@ -232,7 +236,7 @@ impl Drop for Listener {
 
 /// A port below those that the kernel gives to connections and to listeners that take any: a peer that needs seconds to
 /// start finds it as free as it was.
-fn unused_port() -> u16 {
+pub fn unused_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;
