@@ -42,6 +42,7 @@ mod mcp_load;
 mod mcp_oauth;
 mod misbehaving_servers;
 mod open_responses;
+mod pins;
 mod policy;
 mod postgres;
 mod power_cuts;

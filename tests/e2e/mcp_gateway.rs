@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lf_tests::client::{ACCEPT, message, modern, request};
+use lf_tests::client::{ACCEPT, begin, message, modern, request};
 use lf_tests::conformance::Fixture;
 use lf_tests::peers;
 use lf_tests::processes;
@@ -32,15 +32,6 @@ fn client(arguments: &[&str], steps: &Value) -> Value {
 
 fn route(daemon: &Daemon, rest: &str) -> String {
     daemon.url(&format!("/mcp/default/demo{rest}"))
-}
-
-/// Begins a session of the legacy generation by hand, and gives its id.
-fn begin(url: &str) -> String {
-    let client = json!({"name": "c", "version": "1"});
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
-    let begin = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
-    let begun = request("POST", url, &[ACCEPT], Some(begin.to_string()));
-    begun.header("mcp-session-id").expect("a session").to_owned()
 }
 
 fn everything(arguments: &[&str], protocol: &str, log: &std::path::Path) {

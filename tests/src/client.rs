@@ -78,6 +78,15 @@ pub fn modern(url: &str, method: &str, params: &Value, more: &[(&str, &str)]) ->
     request("POST", url, &headers, Some(body.to_string()))
 }
 
+/// Begins a session of the legacy generation of MCP by hand, and gives its id.
+pub fn begin(url: &str) -> String {
+    let client = json!({"name": "c", "version": "1"});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+    let begin = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    let begun = request("POST", url, &[ACCEPT], Some(begin.to_string()));
+    begun.header("mcp-session-id").expect("a session").to_owned()
+}
+
 /// The last message of an event stream, or the only one of a body.
 pub fn message(response: &Response) -> Value {
     let body = &response.text;

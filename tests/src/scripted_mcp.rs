@@ -167,11 +167,18 @@ impl Server {
         let version = params["protocolVersion"].as_str().unwrap_or("2024-11-05");
         // A server of the older generation: it answers with what it knows.
         let version = if version > "2025-11-25" { "2025-11-25" } else { version };
-        json!({
+        let mut result = json!({
             "protocolVersion": version,
             "capabilities": {"tools": {"listChanged": true}},
             "serverInfo": {"name": "scripted", "version": "1"},
-        })
+        });
+        for key in ["serverInfo", "instructions"] {
+            let said = self.says(key);
+            if !said.is_null() {
+                result[key] = said;
+            }
+        }
+        result
     }
 
     fn cancel(&self, key: &str) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use lf_core::pins::{Origin, Pins};
 use lf_core::project::{Carried, Disabled, McpServer, Model, Project};
 use lf_core::quota::Quota;
 use serde::de::DeserializeOwned;
@@ -13,6 +14,7 @@ use crate::check::Removed;
 use crate::diagnostic::{Diagnostic, Report, did_you_mean, quote};
 use crate::node::Node;
 use crate::raw::RawQuota;
+use crate::show::mask_all;
 use crate::variables::{Expanded, Variables};
 
 mod auth;
@@ -86,7 +88,22 @@ pub(crate) fn project(root: &Node, context: &Context<'_>, report: &mut Report<'_
         storage,
         policy,
         quota,
+        pins: Pins { origins: origins(root), ..Pins::default() }.into(),
     }
+}
+
+/// What a lock holds of where servers come from: as the file has it, so that it is the same on every machine.
+fn origins(root: &Node) -> IndexMap<String, Origin> {
+    const KEYS: [&str; 7] = ["transport", "command", "args", "env", "inherit_env", "cwd", "base_url"];
+    let list = root.get("mcp").and_then(|mcp| mcp.get("servers"));
+    let servers = list.into_iter().flat_map(Node::items).filter_map(|node| {
+        let name = node.get("name")?.as_str()?.to_owned();
+        let mut json = node.to_json();
+        mask_all(&mut json, "");
+        let fields = KEYS.iter().filter_map(|key| Some(((*key).to_owned(), json.get(key)?.clone())));
+        Some((name, fields.filter(|(_, value)| !value.is_null()).collect()))
+    });
+    servers.collect()
 }
 
 fn quota(root: &Node, models: &Models, report: &mut Report<'_>) -> Quota {

@@ -29,6 +29,8 @@ mod build;
 
 mod load;
 
+mod lock;
+
 mod show;
 
 mod edit;
@@ -42,6 +44,7 @@ mod starter;
 pub use diagnostic::{Diagnostic, Position, Rejected, Severity, Source, Span, Style, render_all};
 pub use edit::{EditError, edit, has_comments, stored, write};
 pub use load::{FILE_NAMES, LoadError, find, load, load_text, read};
+pub use lock::{LockMistake, lock_path, parse_lock, read_lock, shown_pin, write_lock};
 pub use masked::{mask, unmask};
 pub use operator::{OPERATOR_FILE, operator};
 pub use schema::schema;

@@ -3,9 +3,11 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::lock::{lock_path, read_lock};
 use crate::{Loaded, Rejected, Source, Variables, parse};
 
 /// In the order they are tried.
@@ -26,6 +28,9 @@ pub enum LoadError {
     TooLarge { path: PathBuf, limit: usize },
     #[error("{} is not UTF-8 text (byte {at})", path.display())]
     NotText { path: PathBuf, at: usize },
+    /// The lock beside it cannot be used.
+    #[error("{}:{line}:{column}: {reason}", path.display())]
+    Lock { path: PathBuf, line: usize, column: usize, reason: String },
     /// Displays as all diagnostics, rendered.
     #[error(transparent)]
     Rejected(#[from] Rejected),
@@ -78,11 +83,19 @@ pub fn load_text(
         variables.add_problem(problem);
     }
     let source = Source { path: path.to_owned(), text };
-    Ok(parse(&source, &root, &variables)?)
+    let mut loaded = parse(&source, &root, &variables)?;
+    let pins = Arc::make_mut(&mut loaded.project.pins);
+    pins.lock = read_lock(path)?;
+    pins.file = lock_path(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(loaded)
 }
 
 /// The text of a file. Never blocks on a pipe or device, and reads at most 1 MiB.
 pub fn read(path: &Path) -> Result<String, LoadError> {
+    read_up_to(path, MAX_BYTES)
+}
+
+pub(crate) fn read_up_to(path: &Path, limit: usize) -> Result<String, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
     let file = open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
@@ -92,9 +105,9 @@ pub fn read(path: &Path) -> Result<String, LoadError> {
     }
     let mut bytes = Vec::new();
     // the size may change between asking and reading
-    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() > MAX_BYTES {
-        return Err(LoadError::TooLarge { path: path.to_owned(), limit: MAX_BYTES });
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > limit {
+        return Err(LoadError::TooLarge { path: path.to_owned(), limit });
     }
     String::from_utf8(bytes)
         .map_err(|error| LoadError::NotText { path: path.to_owned(), at: error.utf8_error().valid_up_to() })

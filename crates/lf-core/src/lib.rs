@@ -27,6 +27,8 @@ pub mod text_calls;
 
 pub mod tool;
 
+pub mod pins;
+
 pub mod tool_set;
 
 pub mod results;
@@ -49,6 +51,7 @@ pub use message::{Arguments, AssistantMessage, Content, Message, Part, Prose, To
 pub use model::{
     DeltaStream, FinishReason, ModelDelta, ModelError, ModelProvider, ModelRequest, ToolChoice, Usage,
 };
+pub use pins::Pins;
 pub use principal::{Principal, Scope};
 pub use project::{McpServer, Model, Project};
 pub use secret::Secret;

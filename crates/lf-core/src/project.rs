@@ -23,6 +23,7 @@ use serde_json::{Map, Value};
 use crate::Secret;
 use crate::message::Role;
 use crate::model::Dialect;
+use crate::pins::Pins;
 use crate::place::Reach;
 use crate::policy::Policy;
 use crate::quota::Quota;
@@ -59,6 +60,8 @@ pub struct Project {
     pub policy: Policy,
     /// What all who use it may use together.
     pub quota: Quota,
+    /// What its servers and tools were when somebody looked at them.
+    pub pins: Arc<Pins>,
 }
 
 /// Why an entry of the file cannot be used although the file is right, such as a missing variable.

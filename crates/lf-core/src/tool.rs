@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::Principal;
+use crate::pins::{Pins, Print};
 use crate::policy::Labels;
 
 mod approval;
@@ -57,6 +59,9 @@ pub struct Tool {
     /// When a call that failed is made again, where it is repeatable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
+    /// What it is held against a lock by; `None` of one that was not listed by a server in this process.
+    #[serde(skip)]
+    pub print: Option<Arc<Print>>,
     #[serde(skip)]
     pub(crate) checker: Arc<OnceLock<Result<jsonschema::Validator, String>>>,
 }
@@ -73,6 +78,7 @@ impl Tool {
             hints: Hints::default(),
             labels: Labels::default(),
             retries: None,
+            print: None,
             checker: Arc::default(),
         }
     }
@@ -150,6 +156,38 @@ pub struct Catalogue {
     pub tools: Vec<Tool>,
     /// Servers whose tools are missing, with the reason.
     pub down: Vec<ServerDown>,
+    /// Tools that are not among `tools`, because they are not what a person looked at.
+    pub held: Vec<Held>,
+}
+
+impl Catalogue {
+    /// Leaves what this principal reaches.
+    pub fn narrow(&mut self, who: &Principal) {
+        self.tools.retain(|tool| who.reaches_tool(&tool.id));
+        self.held.retain(|held| who.reaches_tool(&held.tool.id));
+    }
+
+    /// Takes the tools out that are held back.
+    pub fn hold_back(&mut self, pins: &Pins) {
+        if !pins.is_locked() {
+            return;
+        }
+        let listed = std::mem::take(&mut self.tools);
+        for tool in listed {
+            match pins.holds_back_listed(&tool) {
+                Some(why) => self.held.push(Held { tool, why }),
+                None => self.tools.push(tool),
+            }
+        }
+    }
+}
+
+/// A tool that nobody is offered.
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub tool: Tool,
+    /// With what to do about it.
+    pub why: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

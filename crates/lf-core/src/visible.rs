@@ -69,6 +69,11 @@ fn cleaned(value: Value, depth: usize) -> Value {
     }
 }
 
+/// Whether a character is not seen, or is not what it looks like: what has to be escaped for a text to be looked at.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control() || is_shapeless(c) || (c.is_whitespace() && c != ' ')
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Measure {
     Words,

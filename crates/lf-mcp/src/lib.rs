@@ -44,10 +44,10 @@ pub use files::{FilesError, serve_files};
 pub use oauth::{Consent, LoggedIn, LoggedOut, Person};
 pub use open_session::OpenSession;
 pub use pool::{PeerName, PoolOptions, ServerState, SessionPool};
-pub use private_file::replace_private;
+pub use private_file::{replace, replace_private};
 pub use project_tools::{ProjectTools, ServerReport};
 pub use record::{Activity, Circuit, Counters};
-pub use relay::List;
+pub use relay::{List, Prints};
 pub use secrets::secrets_of;
 pub use spawn::{DEPTH_VARIABLE, adopt_orphans, kill_all, open_in_browser};
 

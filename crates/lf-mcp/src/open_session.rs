@@ -53,6 +53,7 @@ impl OpenSession {
         let _in_use = self.0.use_it();
         let age = Age { oldest: Duration::ZERO, hinted: false };
         let items = self.0.link.catalogue(server, list, age).await;
+        let items = items.map(|(items, _)| items);
         items.map_err(|error| self.0.link.failure_of(error, &format!("`{}`", list.method())))
     }
 

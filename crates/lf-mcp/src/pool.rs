@@ -193,10 +193,22 @@ impl SessionPool {
         if self.0.closing.is_cancelled() {
             return ServerState::Closed;
         }
+        self.state_of(server).map_or(ServerState::Idle { last_error: None }, describe)
+    }
+
+    /// What this server listed last, where it is connected; asks nothing.
+    pub(crate) fn known_tools(&self, server: &McpServer) -> Arc<Vec<Tool>> {
+        match self.state_of(server) {
+            Some(State::Ready(live)) => live.known_tools(),
+            _ => Arc::default(),
+        }
+    }
+
+    fn state_of(&self, server: &McpServer) -> Option<State> {
         let session = self.sessions().get(server).and_then(|sessions| {
             sessions.get(&Lane::default()).or_else(|| sessions.values().next()).cloned()
         });
-        session.map_or(ServerState::Idle { last_error: None }, |session| describe(session.state()))
+        session.map(|session| session.state())
     }
 
     /// The session with this server in one generation, or in the one that it prefers, started if needed. Callers share

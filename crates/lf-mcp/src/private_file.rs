@@ -11,6 +11,18 @@ use std::path::Path;
 /// # Errors
 /// Those of the system; nothing is left beside the file.
 pub fn replace_private(path: &Path, text: &str) -> io::Result<()> {
+    replace_with(path, text, 0o600)
+}
+
+/// The same for what everybody may read whom the system lets.
+///
+/// # Errors
+/// As [`replace_private`].
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    replace_with(path, text, 0o666)
+}
+
+fn replace_with(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -19,7 +31,7 @@ pub fn replace_private(path: &Path, text: &str) -> io::Result<()> {
     let unique = uuid::Uuid::new_v4().simple();
     let temporary = directory.join(format!(".{}.{unique}.tmp", name.to_string_lossy()));
     let written = (|| {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use indexmap::IndexMap;
 use lf_core::McpServer;
+use lf_core::pins::{Peer, Pins};
 use lf_core::project::Disabled;
 use lf_core::tool::{
-    Attendant, BoxFuture, Catalogue, ServerDown, Tool, ToolContent, ToolError, ToolOutput, ToolRef,
-    ToolSource,
+    Approval, Attendant, BoxFuture, Catalogue, Hints, ServerDown, Tool, ToolContent, ToolError, ToolOutput,
+    ToolRef, ToolSource,
 };
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -17,6 +18,7 @@ use crate::connection::AskError;
 use crate::failure::{Cause, Failure};
 use crate::pool::{ServerState, SessionPool};
 use crate::record::Activity;
+use crate::relay::List;
 use crate::session::Live;
 
 /// A project's servers by name, each reached through the pool.
@@ -24,6 +26,7 @@ use crate::session::Live;
 pub struct ProjectTools {
     pool: SessionPool,
     servers: IndexMap<String, Result<Arc<McpServer>, Disabled>>,
+    pins: Arc<Pins>,
 }
 
 /// What is known of one server of a project.
@@ -36,6 +39,8 @@ pub struct ServerReport {
     pub state: ServerState,
     /// `None` of one that was never wanted.
     pub activity: Option<Activity>,
+    /// Of the tools that it listed, those that are held back, with the reasons.
+    pub held: Vec<(ToolRef, String)>,
 }
 
 impl ServerReport {
@@ -82,7 +87,30 @@ impl ProjectTools {
         pool: SessionPool,
         servers: IndexMap<String, Result<Arc<McpServer>, Disabled>>,
     ) -> Self {
-        Self { pool, servers }
+        Self { pool, servers, pins: Arc::default() }
+    }
+
+    /// The same, listing only tools that are as in the lock, and reporting the others. Calls are not held against it here.
+    #[must_use]
+    pub fn pinned(self, pins: Arc<Pins>) -> Self {
+        Self { pins, ..self }
+    }
+
+    /// What a server says of itself and of the tools that the file does not withhold, for a lock. Started if needed, and
+    /// asked anew.
+    ///
+    /// # Errors
+    /// When it cannot be used or reached, or does not answer within its timeout.
+    pub async fn identity(&self, name: &str) -> Result<(Peer, Vec<Value>), Failure> {
+        let server = self.server(name)?;
+        let live = self.pool.live(server).await?;
+        let listed = live.link.pages(server, List::Tools).await;
+        let (listed, _) = listed.map_err(|error| live.link.failure_of(error, "`tools/list`"))?;
+        let offered = |tool: &Value| {
+            let name = tool["name"].as_str().unwrap_or_default();
+            server.tools.permits(name) && server.tools.approval(name, Hints::of(tool)) != Approval::Deny
+        };
+        Ok((Peer::clone(&live.link.about.peer), listed.into_iter().filter(offered).collect()))
     }
 
     /// The names of all servers, in the order of the file.
@@ -150,6 +178,7 @@ impl ProjectTools {
                 required: server.required,
                 state: self.pool.status(server),
                 activity: self.pool.activity(server),
+                held: self.held(server),
             },
             Err(disabled) => ServerReport {
                 name: name.to_owned(),
@@ -157,8 +186,19 @@ impl ProjectTools {
                 required: false,
                 state: ServerState::Disabled { reason: disabled.reason.clone() },
                 activity: None,
+                held: Vec::new(),
             },
         }
+    }
+
+    fn held(&self, server: &McpServer) -> Vec<(ToolRef, String)> {
+        if !self.pins.is_locked() {
+            return Vec::new();
+        }
+        let tools = self.pool.known_tools(server);
+        let held =
+            tools.iter().filter_map(|tool| Some((tool.id.clone(), self.pins.holds_back_listed(tool)?)));
+        held.collect()
     }
 
     fn server(&self, name: &str) -> Result<&Arc<McpServer>, Failure> {
@@ -352,6 +392,7 @@ impl ToolSource for ProjectTools {
                     Err(down) => catalogue.down.push(down),
                 }
             }
+            catalogue.hold_back(&self.pins);
             catalogue
         })
     }

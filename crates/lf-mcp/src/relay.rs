@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lf_core::McpServer;
+use lf_core::pins::Peer;
 use lf_core::project::Generation;
 use lf_core::tool::{Attendant, BoxFuture, Question, Reply, ToolProgress};
 use rmcp::model::{ClientRequest, CustomRequest, MetaObject, RequestMetaObject};
@@ -33,7 +34,7 @@ pub(crate) use caller::{
 };
 pub use caller::{Caller, Channel};
 pub(crate) use catalogue::Age;
-pub use catalogue::List;
+pub use catalogue::{List, Prints};
 pub(crate) use inbox::Inbox;
 pub use inbox::News;
 pub(crate) use lanes::Relay;
@@ -68,6 +69,14 @@ impl SessionPool {
         Ok(self.relaying(server, caller).await?.link.about.said.clone())
     }
 
+    /// What a server says of itself, as it was sent. Starts it if needed.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub async fn peer(&self, server: &Arc<McpServer>, caller: &Caller) -> Result<Arc<Peer>, Failure> {
+        Ok(self.relaying(server, caller).await?.link.about.peer.clone())
+    }
+
     /// Everything in one of a server's lists, as it was sent, no older than `oldest` or than its lists may be. A server that
     /// is still starting is waited for as long as for a chat.
     ///
@@ -80,6 +89,20 @@ impl SessionPool {
         caller: &Caller,
         oldest: Option<Duration>,
     ) -> Result<Arc<Vec<Value>>, Failure> {
+        Ok(self.printed(server, list, caller, oldest).await?.0)
+    }
+
+    /// The same, with what its tools were said to be before anything was taken out of it.
+    ///
+    /// # Errors
+    /// As [`Self::catalogue`].
+    pub async fn printed(
+        &self,
+        server: &Arc<McpServer>,
+        list: List,
+        caller: &Caller,
+        oldest: Option<Duration>,
+    ) -> Result<(Arc<Vec<Value>>, Arc<Prints>), Failure> {
         let wait = self.list_wait();
         let starting = self.relaying(server, caller);
         let live = match server.required {

@@ -174,7 +174,7 @@ impl ToolSource for RecordedTools {
             // what is wrong with the cassette is told when it is asked
             let Ok(cassette) = self.tape.cassette().await else { return Catalogue::default() };
             let tools = cassette.tools().cloned().map(Tool::as_recorded);
-            Catalogue { tools: tools.collect(), down: Vec::new() }
+            Catalogue { tools: tools.collect(), ..Catalogue::default() }
         })
     }
 

@@ -16,7 +16,7 @@ use lf_core::project::Disabled;
 use lf_core::quota::OverQuota;
 use lf_core::{Model, ModelError, Principal, Project, Scope};
 use lf_dialects::openai_chat::RequestError;
-use lf_mcp::{ProjectTools, SessionPool};
+use lf_mcp::{ProjectTools, ServerReport, SessionPool};
 use lf_models::Egress;
 use lf_models::circuit::Circuits;
 use lf_store::Store;
@@ -38,7 +38,7 @@ use crate::memory::{Memory, Resumes};
 use crate::quotas::Quotas;
 use crate::responses::Making;
 use crate::results::Results;
-use crate::rules::Active;
+use crate::rules::{Active, HeldBack};
 
 /// A model that may ask this daemon may ask itself: each level is a turn that waits for the next.
 const NESTED: usize = 16;
@@ -71,6 +71,7 @@ pub struct App {
     projects: Projects,
     /// What the tool list of a model last looked like, so that a change is logged once.
     pub(crate) seen_tools: Mutex<HashMap<String, u64>>,
+    pub(crate) held_back: HeldBack,
 }
 
 /// Reads a project's file: how is decided by the program, which knows the environment. It may block.
@@ -180,6 +181,7 @@ impl App {
             nested: Semaphore::new(NESTED),
             projects,
             seen_tools: Mutex::default(),
+            held_back: HeldBack::default(),
         })
     }
 
@@ -220,7 +222,14 @@ impl App {
 
     /// The servers of a project; nothing is started.
     pub fn servers_of(&self, project: &Project) -> ProjectTools {
-        self.pool.tools(project.servers.iter().map(|(name, server)| (name.clone(), server.clone())))
+        let servers = project.servers.iter().map(|(name, server)| (name.clone(), server.clone()));
+        self.pool.tools(servers).pinned(project.pins.clone())
+    }
+
+    /// What is known of those that whoever asks reaches.
+    pub(crate) fn reports_for(&self, who: &Principal, project: &Project) -> Vec<ServerReport> {
+        let reports = self.servers_of(project).reports().into_iter();
+        reports.filter_map(|report| narrowed(who, report)).collect()
     }
 
     /// Who may use the daemon.
@@ -428,6 +437,12 @@ impl App {
         }
         names
     }
+}
+
+/// Of a server that is reached, what is: some of its tools may not be.
+pub(crate) fn narrowed(who: &Principal, mut report: ServerReport) -> Option<ServerReport> {
+    report.held.retain(|(tool, _)| who.reaches_tool(tool));
+    who.reaches_server(&report.name).then_some(report)
 }
 
 /// A project that is not reached is not there.

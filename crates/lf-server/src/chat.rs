@@ -11,14 +11,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use async_stream::stream;
 use futures_core::Stream;
 use futures_util::StreamExt as _;
+use indexmap::IndexMap;
 use lf_core::model::ChatRequest;
 use lf_core::policy::Labels;
 use lf_core::project::Provider;
-use lf_core::tool::Person;
+use lf_core::tool::{Held, Person};
 use lf_core::turn::{Course, Done, Entry, Resume, Setup, Waiting, answer_in_order, check_answers, put_back};
 use lf_core::{
     Catalogue, ChatEvent, Journal, Message, Model, ModelRequest, Principal, Project, Scope, ToolRef, ToolSet,
-    ToolSource,
+    ToolSource, visible,
 };
 use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
@@ -216,7 +217,8 @@ impl App {
                 reason: down.reason.clone(),
             });
         }
-        catalogue.tools.retain(|tool| who.reaches_tool(&tool.id));
+        self.held_back.tell(&*check, &project, Some(&model.name), catalogue.held.iter().map(Into::into));
+        catalogue.narrow(who);
         if let Some(chosen) = &conversation.tools {
             catalogue.tools.retain(|tool| chosen.contains(&tool.id));
         }
@@ -260,9 +262,7 @@ impl App {
             principal: Principal::clone(who),
             waiting: conversation.waiting,
         };
-        let down = catalogue.down.iter();
-        let notices =
-            down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason)).collect();
+        let notices = notices(&catalogue);
         let errand = self.errand_of(who, &project, &model);
         let first = Upstream { model, provider, stand_in: None };
         let upstreams = Upstreams::new(first, others, self.circuits.clone());
@@ -278,7 +278,7 @@ impl App {
         }
         let servers =
             model.servers.iter().filter_map(|name| Some((name.clone(), project.servers.get(name)?.clone())));
-        Arc::new(self.pool.tools(servers))
+        Arc::new(self.pool.tools(servers).pinned(project.pins.clone()))
     }
 
     /// Who says which calls of a turn run in which this model answers, and that one was `asked` for.
@@ -360,6 +360,30 @@ fn unpriced(model: &Model) -> String {
         "this key may spend so much a day and no more, and nobody knows what model `{}` costs: its `price` in the file would tell",
         model.name
     )
+}
+
+/// What a turn begins by telling: which tools it has to do without.
+fn notices(catalogue: &Catalogue) -> Vec<String> {
+    let down = catalogue.down.iter();
+    let down = down.map(|down| format!("MCP server `{}` is down: {}", down.server, down.reason));
+    down.chain(held(catalogue)).collect()
+}
+
+/// What is told of tools that are held back, those with one reason together.
+fn held(catalogue: &Catalogue) -> Vec<String> {
+    const NAMED: usize = 10;
+    let mut reasons: IndexMap<(&str, &str), Vec<String>> = IndexMap::new();
+    for Held { tool, why } in &catalogue.held {
+        let names = reasons.entry((&tool.id.server, why)).or_default();
+        names.push(format!("`{}`", visible::line(&tool.id.name)));
+    }
+    let told = reasons.into_iter().map(|((server, why), names)| {
+        let more = names.len().saturating_sub(NAMED);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let names = names.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
+        format!("{names}{more} of MCP server `{}`: {}", visible::line(server), visible::line(why))
+    });
+    told.collect()
 }
 
 /// The ids of all calls.

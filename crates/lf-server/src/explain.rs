@@ -9,7 +9,7 @@ use lf_core::{Model, Project, ToolRef};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::rules::outlook_of;
+use crate::rules::{Said, outlook_of};
 
 /// One thing that is looked at, in the order in which a call passes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -56,6 +56,10 @@ impl Known {
         self.listed.as_ref().map(|tool| tool.hints).unwrap_or_default()
     }
 
+    fn said(&self) -> Said {
+        self.listed.as_ref().and_then(|tool| tool.print.clone()).map_or(Said::Unknown, Said::This)
+    }
+
     fn labels(&self, project: &Project) -> Labels {
         let own = self.listed.as_ref().map(|tool| tool.labels).unwrap_or_default();
         own.and(project.policy.labels_of(&self.tool))
@@ -98,7 +102,8 @@ impl Known {
         if case.labels.has(Label::Egress) && flow != Approval::Auto {
             depends.push(format!("{} once private and untrusted results were seen", word(flow)));
         }
-        let Judgement { verdict, why } = outlook_of(project, &certain, self.tool.clone(), &case);
+        let Judgement { verdict, why } =
+            outlook_of(project, &certain, (self.tool.clone(), self.said()), &case);
         Outlook { verdict, why, depends }
     }
 
@@ -128,6 +133,7 @@ impl Known {
                 Approval::Deny,
             ),
         });
+        steps.extend(self.lock(project));
         steps.push(self.description());
         let empty = Map::new();
         let case = self.case(project, &model.name, arguments.unwrap_or(&empty));
@@ -161,6 +167,20 @@ impl Known {
                 decided("access", says, Approval::Deny)
             }
         }
+    }
+
+    fn lock(&self, project: &Project) -> Option<Step> {
+        let pins = &project.pins;
+        let tool = self.listed.as_ref();
+        if !pins.is_locked() {
+            return None;
+        }
+        let held =
+            tool.map_or_else(|| pins.cannot_compare(&self.tool.server), |tool| pins.holds_back_listed(tool));
+        Some(match held {
+            Some(why) => decided("lock", why, Approval::Deny),
+            None => told("lock", format!("it is as in {}", pins.file)),
+        })
     }
 
     fn description(&self) -> Step {

@@ -5,6 +5,7 @@ mod merged;
 mod naming;
 mod one;
 mod own;
+mod pinned;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -350,7 +351,8 @@ impl Gate<'_> {
                 "MCP server `{server_name}` is not configured as it was"
             )));
         }
-        // what was approved a while ago may be forbidden by now
+        // what was approved a while ago may be forbidden by now, or another
+        let facts = Facts { said: self.said(&rules, pool, server, &tool, caller).await, ..facts };
         let empty = Map::new();
         let arguments = arguments(&request).unwrap_or(&empty);
         let asked = Asked { model: self.model.as_deref(), facts: &facts, arguments };
@@ -415,6 +417,7 @@ impl Gate<'_> {
             facts.hints = Hints::of(definition);
             facts.labels = Labels::told(definition);
         }
+        facts.said = self.said(rules, pool, server, tool, caller).await;
         if server.tools.approval(tool, facts.hints) == Approval::Deny {
             return Err(No::Tool);
         }

@@ -1,11 +1,13 @@
 //! Whether a call of a tool may run, for whoever asks: the one answer for turns, for clients of `/mcp`, and for `…/mcp/execute`. It is given
 //! twice for a call of a turn: before a person is asked, and right before the call runs, by the configuration of then.
 
+mod held;
 mod record;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lf_core::pins::Print;
 use lf_core::policy::{Case, Judgement, Labels, Policy, deadline};
 use lf_core::results::SOURCE;
 use lf_core::tool::{Approval, Hints};
@@ -16,6 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::authority::Authority;
 
+pub(crate) use held::{HeldBack, Withheld};
 pub(crate) use record::{Became, Told};
 
 /// For the conditions of all calls of a round together.
@@ -43,17 +46,31 @@ pub(crate) struct Facts {
     pub labels: Labels,
     pub earlier: Before,
     pub seen: Labels,
+    /// What its server says of it, to be held against the lock.
+    pub said: Said,
     /// A person has said yes to this call.
     pub is_approved: bool,
     /// A person has said yes to this tool for all of the conversation.
     pub is_trusted: bool,
 }
 
+/// What is known of a tool's definition.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Said {
+    /// Nobody has looked yet; it is looked at before the call runs.
+    #[default]
+    Unknown,
+    /// Its server does not list it, or cannot be asked.
+    Nothing,
+    This(Arc<Print>),
+}
+
 impl Facts {
     /// Of a client's own call: nothing but what the server lists.
     pub(crate) fn alone(tool: ToolRef, hints: Hints, labels: Labels) -> Self {
         let (earlier, seen) = (Before::default(), Labels::default());
-        Self { tool, hints, labels, earlier, seen, is_approved: false, is_trusted: false }
+        let said = Said::Unknown;
+        Self { tool, hints, labels, earlier, seen, said, is_approved: false, is_trusted: false }
     }
 
     /// The same when a person has said yes.
@@ -64,9 +81,11 @@ impl Facts {
     /// The same of the tool as it is listed there. One that is not listed is as dangerous as one that says nothing of itself.
     pub(crate) async fn listed_by(self, tools: &dyn ToolSource) -> Self {
         let catalogue = tools.list(&[self.tool.server.to_string()]).await;
-        let listed = catalogue.tools.iter().find(|listed| listed.id == self.tool);
+        let held = catalogue.held.iter().map(|held| &held.tool);
+        let listed = catalogue.tools.iter().chain(held).find(|listed| listed.id == self.tool);
         let (hints, labels) = listed.map(|listed| (listed.hints, listed.labels)).unwrap_or_default();
-        Self { hints, labels, ..self }
+        let said = listed.and_then(|listed| listed.print.clone()).map_or(Said::Nothing, Said::This);
+        Self { hints, labels, said, ..self }
     }
 }
 
@@ -79,6 +98,7 @@ impl From<Standing<'_>> for Facts {
             labels: tool.labels,
             earlier,
             seen,
+            said: tool.print.clone().map_or(Said::Unknown, Said::This),
             is_approved,
             is_trusted,
         }
@@ -94,6 +114,11 @@ pub(crate) trait Check: Send + Sync {
     /// changed since.
     fn moved(&self, _server: &str) -> Option<ProjectTools> {
         None
+    }
+
+    /// Whether tools of this server are held against a lock, so that what they are now has to be known.
+    fn is_locked(&self, _server: &str) -> bool {
+        false
     }
 
     /// Puts on record what became of a call.
@@ -199,6 +224,14 @@ impl Rules {
         if !found.tools.permits(name) || approval == Approval::Deny {
             return no(format!("MCP server `{server}` has no tool `{name}`"));
         }
+        let held = match &asked.facts.said {
+            Said::This(print) => project.pins.holds_back(&asked.facts.tool, print),
+            Said::Nothing => project.pins.cannot_compare(server),
+            Said::Unknown => None,
+        };
+        if let Some(why) = held {
+            return no(why);
+        }
         // an empty reason: everybody knows that such tools are asked about
         let verdict = if asked.facts.is_trusted { Approval::Auto } else { approval };
         Judgement { verdict, why: String::new() }
@@ -258,11 +291,22 @@ impl Check for Rules {
         let has_changed = then.servers.get(server).is_none_or(|then| then.as_ref().ok() != Some(now));
         has_changed.then(|| pool.tools([(server.to_owned(), Ok(now.clone()))]))
     }
+
+    fn is_locked(&self, server: &str) -> bool {
+        !self.own
+            && !server.starts_with(BUILT_IN)
+            && (self.project)().is_some_and(|project| project.pins.is_locked())
+    }
 }
 
 /// What the lists of a file and this part of its policy say of a call, whatever a person says.
-pub(crate) fn outlook_of(project: &Project, policy: &Policy, tool: ToolRef, case: &Case<'_>) -> Judgement {
-    let facts = Facts::alone(tool, case.hints, case.labels);
+pub(crate) fn outlook_of(
+    project: &Project,
+    policy: &Policy,
+    (tool, said): (ToolRef, Said),
+    case: &Case<'_>,
+) -> Judgement {
+    let facts = Facts { said, ..Facts::alone(tool, case.hints, case.labels) };
     let listed =
         Rules::listed(project, &Asked { model: case.model, facts: &facts, arguments: case.arguments }, None);
     match listed.verdict {

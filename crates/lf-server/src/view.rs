@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lf_core::project::Disabled;
-use lf_core::tool::ToolContent;
+use lf_core::tool::{Held, ToolContent};
 use lf_core::tool_set::Target;
-use lf_core::{ChatEvent, Model, ToolOutput, ToolSet, Usage};
+use lf_core::{Catalogue, ChatEvent, Model, ToolOutput, ToolSet, Usage};
 use lf_dialects::openai_chat;
 use lf_mcp::{ServerReport, ServerState};
 use serde_json::{Value, json};
@@ -41,6 +41,10 @@ pub fn server(report: &ServerReport) -> Value {
     if let Some(hint) = report.hint() {
         view["hint"] = json!(hint);
     }
+    if !report.held.is_empty() {
+        let held = report.held.iter().map(|(tool, why)| json!({"tool": tool.name, "reason": why}));
+        view["held_back"] = held.collect();
+    }
     if let Some(activity) = &report.activity {
         let counters = &activity.counters;
         view["since"] = json!(unix(activity.state_since));
@@ -74,6 +78,13 @@ pub fn server_in_full(report: &ServerReport) -> Value {
     view["stderr"] = json!(stderr[stderr.len().saturating_sub(SHOWN_LINES)..]);
     view["garbage"] = json!(activity.map(|activity| activity.noise.as_slice()).unwrap_or_default());
     view
+}
+
+/// Tools that are held back, each with the reason.
+pub fn held(catalogue: &Catalogue) -> Vec<Value> {
+    let held = catalogue.held.iter();
+    held.map(|Held { tool, why }| json!({"server": tool.id.server, "tool": tool.id.name, "reason": why}))
+        .collect()
 }
 
 /// Which generation of a project's configuration is active, and what was refused since.

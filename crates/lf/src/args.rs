@@ -39,6 +39,9 @@ pub(crate) struct Common {
     /// Where sessions, stored projects and credentials live (also LF_DATA_DIR; default: ~/.llamafarm)
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// Run tools only where llamafarm.lock is there and the MCP servers are as in it: for CI (also LF_LOCKED=1)
+    #[arg(long, global = true)]
+    pub locked: bool,
     /// What a daemon is asked with, from LF_API_KEY: on the command line everybody could read it.
     #[arg(skip)]
     pub api_key: Option<Secret>,
@@ -53,6 +56,7 @@ impl Cli {
         let common = &mut cli.common;
         common.config = common.config.take().or_else(|| variable("LF_CONFIG").map(PathBuf::from));
         common.data_dir = common.data_dir.take().or_else(|| variable("LF_DATA_DIR").map(PathBuf::from));
+        common.locked |= text("LF_LOCKED").is_some_and(|locked| locked == "1" || locked == "true");
         common.log = common.log.take().or_else(|| text("LF_LOG"));
         common.api_key = text("LF_API_KEY").map(Secret::from);
         if let Command::Serve(serve) = &mut cli.command {

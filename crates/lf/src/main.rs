@@ -151,7 +151,7 @@ async fn run_async(cli: &Cli) -> Result<Exit, Trouble> {
             let project = app.project();
             let mut signals = Signals::new()?;
             let outcome = tokio::select! {
-                outcome = mcp::run(&app, project.as_deref(), command) => outcome,
+                outcome = mcp::run_with(&app, project.as_deref(), command, common.locked) => outcome,
                 _ = signals.next() => Ok(Exit::Failure),
             };
             close(&app, &mut signals).await;
@@ -191,6 +191,12 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
     // outlives the sessions: the terminal is looked after to the very end
     let mut prompt = question.text.is_none().then(Prompt::new).transpose()?;
     let mut person = Person { prompt: prompt.as_mut(), signals: &mut signals };
+    if common.locked && (options.continues || options.conversation.is_some() || options.server.is_some()) {
+        return Err(Trouble::usage(
+            "`--locked` is for the process that runs the tools, which is the daemon".to_owned(),
+        )
+        .hint("start it with `lf serve --locked`"));
+    }
     if options.continues || options.conversation.is_some() {
         let kept = daemon::Kept::open(common, options, question.project.as_deref()).await?;
         return chat::run(Engine::Kept(kept), options, question, &mut person).await;
@@ -214,6 +220,13 @@ async fn chat(common: &Common, options: &args::Chat) -> Result<Exit, Trouble> {
         ),
         None => app.project(),
     };
+    if common.locked {
+        let locked = mcp::pins::verify_for(&app, scope.as_deref(), options.model.as_deref()).await;
+        if let Err(trouble) = locked {
+            close(&app, &mut signals).await;
+            return Err(trouble);
+        }
+    }
     let outcome = chat::run(Engine::Here { app: &app, scope }, options, question, &mut person).await;
     close(&app, &mut signals).await;
     outcome
@@ -270,7 +283,7 @@ fn app_with(
     let parts = Parts {
         project: project.map(Into::into),
         data_dir,
-        loader: project::loader(),
+        loader: project::loader(common),
         pool: SessionPool::new(options),
         timeouts: lf_server::Timeouts::default(),
         egress: lf_server::Egress::new(operator, roots),
@@ -301,6 +314,7 @@ fn configuration(common: &Common, command: &Config) -> Result<Exit, Trouble> {
         Config::Validate { json } => {
             let loaded = project::load_telling(common)?;
             let project = &loaded.project;
+            mcp::pins::tell_loose(project);
             let path = loaded.source.path.display();
             if *json {
                 let report = serde_json::json!({

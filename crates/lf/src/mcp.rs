@@ -1,13 +1,14 @@
 //! `lf mcp …`: the servers of the project, from the terminal.
 
 mod login;
+pub(crate) mod pins;
 mod probe;
 mod states;
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
-use lf_core::tool::{ServerDown, ToolContent};
+use lf_core::tool::{Held, ServerDown, ToolContent};
 use lf_core::{Catalogue, Principal, Project, ToolRef, ToolSource as _};
 use lf_mcp::{Consent, ProjectTools};
 use lf_server::{App, Gateway, Offering, view};
@@ -35,7 +36,27 @@ pub(crate) fn needs_project(command: &Mcp) -> bool {
     !matches!(command, Mcp::Probe(options) if probe::is_url(&options.target))
 }
 
-pub(crate) async fn run(app: &Arc<App>, project: Option<&Project>, command: &Mcp) -> Result<Exit, Trouble> {
+/// Runs a command; where it has tools run and they are `locked`, once their servers are as in the lock.
+pub(crate) async fn run_with(
+    app: &Arc<App>,
+    project: Option<&Project>,
+    command: &Mcp,
+    locked: bool,
+) -> Result<Exit, Trouble> {
+    if let (true, Some(project)) = (locked, project) {
+        match command {
+            Mcp::Call { server, .. } => {
+                known(project, server)?;
+                pins::verify(app, project, Some(std::slice::from_ref(server))).await?;
+            }
+            Mcp::Serve { model } => pins::verify_for(app, Some(project), model.as_deref()).await?,
+            _ => {}
+        }
+    }
+    run(app, project, command).await
+}
+
+async fn run(app: &Arc<App>, project: Option<&Project>, command: &Mcp) -> Result<Exit, Trouble> {
     if let Mcp::Probe(options) = command {
         return Box::pin(probe::run(app, project, options)).await;
     }
@@ -47,6 +68,8 @@ pub(crate) async fn run(app: &Arc<App>, project: Option<&Project>, command: &Mcp
         Mcp::List { .. } | Mcp::Health { .. } | Mcp::Restart { .. } => {
             shown(&Place::Here(app, project), command).await
         }
+        Mcp::Lock { servers, update } => pins::lock(app, project, servers, *update).await,
+        Mcp::Diff { servers, json } => pins::diff(app, project, servers, *json).await,
         Mcp::Serve { model } => serve(app, project, model.as_deref()).await,
         Mcp::Tools { server, json } => tools(app, project, server.as_deref(), *json).await,
         Mcp::Call { server, tool, arguments, json } => {
@@ -97,6 +120,7 @@ async fn tools(app: &App, project: &Project, server: Option<&str>, json: bool) -
     }
     let wanted = project.servers.iter().filter(|(name, _)| server.is_none_or(|server| server == *name));
     let tools = app.pool().tools(wanted.map(|(name, server)| (name.clone(), server.clone())));
+    let tools = tools.pinned(project.pins.clone());
     let catalogue = catalogue(&tools).await;
     if json {
         let listed: Vec<Value> = catalogue
@@ -112,7 +136,8 @@ async fn tools(app: &App, project: &Project, server: Option<&str>, json: bool) -
                 })
             })
             .collect();
-        print_line(json!({"tools": listed, "total": listed.len()}))?;
+        let held = view::held(&catalogue);
+        print_line(json!({"tools": listed, "total": listed.len(), "held_back": held}))?;
     } else {
         for tool in &catalogue.tools {
             let description = tool.description.as_deref().unwrap_or_default();
@@ -124,6 +149,9 @@ async fn tools(app: &App, project: &Project, server: Option<&str>, json: bool) -
                 printable(first)
             ))?;
         }
+    }
+    for Held { tool, why } in &catalogue.held {
+        anstream::eprintln!("{}  {}  {}", tool.id.server, printable(&tool.id.name), printable(why));
     }
     for down in &catalogue.down {
         anstream::eprintln!("{}: {}", down.server, printable_lines(&down.reason));
@@ -163,6 +191,7 @@ async fn call(
             .hint("quote them for the shell: '{\"path\": \"notes.txt\"}'")
     })?;
     let tools = app.servers_of(project);
+    pins::refuse_held(&tools, project, server, tool).await?;
     let wanted = ToolRef { server: server.into(), name: tool.into() };
     let progress = |progress: lf_core::tool::ToolProgress| {
         let total = progress.total.map_or_else(String::new, |total| format!("/{total}"));

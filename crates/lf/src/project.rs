@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use lf_config::{LoadError, Loaded, Style};
+use lf_core::Project;
 use lf_core::operator::Operator;
 
 use crate::args::Common;
@@ -85,9 +86,24 @@ pub(crate) fn operator(data_dir: &Path) -> Result<Operator, Trouble> {
     lf_config::operator(data_dir).map_err(|error| trouble(&error))
 }
 
-/// Reads a project for the daemon.
-pub(crate) fn loader() -> lf_server::Loader {
-    Box::new(|path: &Path| Ok(lf_config::load(path, variable)?.into()))
+/// Reads a project for the daemon. With `--locked`, one that its lock does not cover is as one with a mistake.
+pub(crate) fn loader(common: &Common) -> lf_server::Loader {
+    let locked = common.locked;
+    Box::new(move |path: &Path| {
+        let loaded = lf_config::load(path, variable)?;
+        match why_unlocked(&loaded.project).filter(|_| locked) {
+            Some(reason) => Err(lf_server::Broken::new(format!("`--locked`: {reason}"))),
+            None => Ok(loaded.into()),
+        }
+    })
+}
+
+/// What of a project alone is not as in its lock, or that it has none.
+pub(crate) fn why_unlocked(project: &Project) -> Option<String> {
+    match project.pins.is_locked() {
+        true => project.pins.unlocked().into_iter().next(),
+        false => Some(format!("there is no {}", project.root.join(&project.pins.file).display())),
+    }
 }
 
 fn plain(error: &LoadError) -> String {

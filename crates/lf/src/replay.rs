@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::args::{self, Common};
 use crate::chat::{Screen, View};
 use crate::exit::{Exit, Trouble, print_line};
+use crate::mcp;
 use crate::project;
 use crate::signals::Signals;
 
@@ -80,6 +81,13 @@ async fn again(
     let mut signals = Signals::new()?;
     let app = crate::app(common, Some(project::load_telling(common)?))?;
     let calls = if options.run_tools { Calls::Run } else { Calls::Recorded };
+    if common.locked && calls == Calls::Run {
+        let locked = mcp::pins::verify_for(&app, app.project().as_deref(), Some(model)).await;
+        if let Err(trouble) = locked {
+            crate::close(&app, &mut signals).await;
+            return Err(trouble);
+        }
+    }
     let with = With { person: None, recording };
     let asked = app.chat_again(None, model, &cassette, calls, with).await;
     let mut events = asked.map_err(|refusal| Trouble::usage(refusal.to_string()))?.boxed();

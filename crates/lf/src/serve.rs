@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Kept;
 use crate::args;
 use crate::exit::{Exit, Trouble, tell};
+use crate::mcp;
 use crate::project;
 use crate::signals::{self, Signals, Told};
 
@@ -40,6 +41,18 @@ pub(crate) async fn run(common: &args::Common, options: &args::Serve) -> Result<
     let kept_in = storage(common, options, project.as_ref().map(|loaded| &loaded.project))?;
     let kept = Kept { store: store(common, kept_in).await?, recordings };
     let app = crate::app_with(common, project, Consent::Absent, kept)?;
+    if common.locked
+        && let Some(project) = app.project()
+    {
+        let verified = tokio::select! {
+            verified = mcp::pins::verify(&app, &project, None) => verified,
+            _ = signals.next() => Err(Trouble::failure("stopped before the servers were held against the lock".to_owned())),
+        };
+        if let Err(trouble) = verified {
+            app.pool().shutdown().await;
+            return Err(trouble);
+        }
+    }
     admit(&app, &data_dir, address)?;
     let announced = announce(&data_dir, address);
     if let Err(error) = &announced {

@@ -16,14 +16,32 @@ impl Server {
         if self.has_changed() {
             all.push(ScriptedTool::new("late", Act::Echo));
         }
+        for said in self.says("tools").as_array().into_iter().flatten() {
+            let name = said["name"].as_str().unwrap_or_default();
+            if !all.iter().any(|tool| tool.name == name) {
+                all.push(ScriptedTool::new(name, Act::Echo));
+            }
+        }
         all
+    }
+
+    /// What the file has for it that it is to say; `null` where there is nothing.
+    pub(super) fn says(&self, key: &str) -> Value {
+        let Some(text) = self.script.says.as_ref().and_then(|path| std::fs::read_to_string(path).ok()) else {
+            return Value::Null;
+        };
+        let mut said: Value = serde_json::from_str(&text).expect("what it is to say is JSON");
+        said[key].take()
     }
 
     pub(super) async fn list(self: &Arc<Self>, params: &Value) -> Result<Value, (i64, String)> {
         if let Some(gate) = &self.script.list_gate {
             tools::file_exists(gate).await;
         }
-        let all: Vec<Value> = self.all_tools().iter().map(ScriptedTool::declaration).collect();
+        let all: Vec<Value> = match self.says("tools") {
+            Value::Array(said) => said,
+            _ => self.all_tools().iter().map(ScriptedTool::declaration).collect(),
+        };
         if self.script.page_size == 0 && !self.script.endless_pages {
             return Ok(json!({"tools": all}));
         }

@@ -54,6 +54,9 @@ pub struct Script {
     pub list_gate: Option<PathBuf>,
     /// 401 for requests without this header.
     pub require_header: Option<(String, String)>,
+    /// A file with what it says of itself and its tools, looked into each time: `serverInfo`, `instructions` and `tools`,
+    /// each in the place of what it would say otherwise. Tools that are only there echo.
+    pub says: Option<PathBuf>,
     pub session: Session,
     /// Of `http`: that many calls are answered with 503, each a line `unavailable` in the log.
     pub unavailable: usize,
@@ -147,6 +150,8 @@ pub enum Act {
     Change,
     /// That many times in a row.
     ChangeOften(usize),
+    /// Puts this into the file of `says`, and tells that the list of tools has changed.
+    Say(Value),
     /// These content items.
     Content(Vec<Value>),
     /// Asks a person to fill in a form of this schema, and answers with what came back.

@@ -133,6 +133,12 @@ impl Server {
                 }
                 text("changed".to_owned())
             }
+            Act::Say(words) => {
+                let path = self.script.says.as_ref().expect("a file for what it says");
+                std::fs::write(path, words.to_string()).expect("the file can be written");
+                self.announce("notifications/tools/list_changed");
+                text("said".to_owned())
+            }
             Act::Ask(schema) => Ok(self.ask(schema, params, outbox).await),
             Act::Meta => text(params["_meta"].to_string()),
             Act::Content(items) => {

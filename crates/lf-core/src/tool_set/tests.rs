@@ -7,7 +7,7 @@ fn tool(server: &str, name: &str) -> Tool {
 
 fn set(tools: &[(&str, &str)]) -> ToolSet {
     let tools = tools.iter().map(|(server, name)| tool(server, name)).collect();
-    ToolSet::new(&Catalogue { tools, down: Vec::new() }, &[], &[])
+    ToolSet::new(&Catalogue { tools, ..Catalogue::default() }, &[], &[])
 }
 
 fn names(set: &ToolSet) -> Vec<&str> {
@@ -71,7 +71,7 @@ fn a_long_name_keeps_its_start_and_gets_a_hash_of_the_whole() {
 
 #[test]
 fn a_model_may_spell_a_name_differently() {
-    let tools = Catalogue { tools: vec![tool("Files", "Read_File")], down: Vec::new() };
+    let tools = Catalogue { tools: vec![tool("Files", "Read_File")], ..Catalogue::default() };
     let inline =
         InlineTool { name: "cli.upload".to_owned(), description: String::new(), parameters: empty_schema() };
     let set = ToolSet::new(&tools, &[inline], &[]);
@@ -91,7 +91,7 @@ fn a_model_may_spell_a_name_differently() {
 fn a_clients_history_is_told_in_exposed_names() {
     use crate::message::{Arguments, AssistantMessage, ToolCall, ToolResult};
 
-    let tools = Catalogue { tools: vec![tool("s", "read")], down: Vec::new() };
+    let tools = Catalogue { tools: vec![tool("s", "read")], ..Catalogue::default() };
     let inline =
         InlineTool { name: "cli.upload".to_owned(), description: String::new(), parameters: empty_schema() };
     let set = ToolSet::new(&tools, &[inline], &[]);
@@ -124,7 +124,7 @@ mod any_names {
         #[test]
         fn exposed_names_are_valid_and_lead_back(pairs in prop::collection::btree_set(("[a-z_.é-]{1,70}", "[a-z_./-]{1,70}"), 1..30)) {
             let tools: Vec<Tool> = pairs.iter().map(|(server, name)| tool(server, name)).collect();
-            let set = ToolSet::new(&Catalogue { tools, down: Vec::new() }, &[], &[]);
+            let set = ToolSet::new(&Catalogue { tools, ..Catalogue::default() }, &[], &[]);
             prop_assert_eq!(set.len(), pairs.len(), "no tool is lost");
             for (exposed, target) in set.iter() {
                 prop_assert!(exposed.len() <= 64);

@@ -33,7 +33,8 @@ fn inline(name: &str) -> InlineTool {
 }
 
 fn setup(strategy: ToolCallStrategy) -> Setup {
-    let catalogue = Catalogue { tools: vec![tool("sky", "weather"), tool("sky", "time")], down: Vec::new() };
+    let catalogue =
+        Catalogue { tools: vec![tool("sky", "weather"), tool("sky", "time")], ..Catalogue::default() };
     Setup {
         strategy,
         ..Setup::new(

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lf_core::pins::Peer as Identity;
 use lf_core::project::{Elicitation, Generation};
 use lf_core::tool::{Attendant, ToolProgress};
 use lf_core::visible;
@@ -61,6 +62,8 @@ pub(crate) struct About {
     pub(crate) server: Option<(String, String)>,
     /// All of it, as MCP writes it.
     pub(crate) said: Value,
+    /// What of it a lock holds.
+    pub(crate) peer: Arc<Identity>,
 }
 
 impl About {
@@ -115,12 +118,15 @@ impl Link {
         let protocol = info.map(|info| info.protocol_version.to_string()).unwrap_or_default();
         let tools = info.and_then(|info| info.capabilities.tools.as_ref());
         let server = info.and_then(|info| info.server_info.as_ref());
+        let said = signals.secrets.value(serde_json::to_value(info).unwrap_or_default());
         let about = About {
             generation: Generation::of(&protocol),
             protocol: clean(&protocol),
             tells_changes: tools.is_some_and(|tools| tools.list_changed == Some(true)),
             server: server.map(|server| (clean(&server.name), clean(&server.version))),
-            said: visible::value(signals.secrets.value(serde_json::to_value(info).unwrap_or_default())),
+            // as it was sent: what is hidden counts, too
+            peer: Identity::of(&said).into(),
+            said: visible::value(said),
         };
         let client = running.service();
         let (server, policy) = (client.server.clone(), client.policy);

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lf_core::pins::{Peer, Print};
 use lf_core::policy::Labels;
 use lf_core::project::Generation;
 use lf_core::tool::{Approval, Hints, Tool, ToolRef};
@@ -43,6 +44,7 @@ fn is_same(one: &Tool, other: &Tool) -> bool {
         && one.schema == other.schema
         && one.repeatable == other.repeatable
         && one.approval == other.approval
+        && one.print == other.print
 }
 
 impl Link {
@@ -57,7 +59,7 @@ impl Link {
         // Forgotten before asking: a change that is reported while the answer is on its way counts for the next.
         self.signals.take_tools_changed();
         let deadline = Instant::now() + limit;
-        let mut pages = Pages::new(server, &self.signals.secrets);
+        let mut pages = Pages::new(server, &self.signals.secrets, self.about.peer.clone());
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -118,10 +120,11 @@ struct Pages<'a> {
     cursors: HashSet<String>,
     fresh: Option<Duration>,
     secrets: &'a Secrets,
+    peer: Arc<Peer>,
 }
 
 impl<'a> Pages<'a> {
-    fn new(server: &'a McpServer, secrets: &'a Secrets) -> Self {
+    fn new(server: &'a McpServer, secrets: &'a Secrets, peer: Arc<Peer>) -> Self {
         Self {
             server,
             tools: Vec::new(),
@@ -131,6 +134,7 @@ impl<'a> Pages<'a> {
             cursors: HashSet::new(),
             fresh: None,
             secrets,
+            peer,
         }
     }
 
@@ -166,16 +170,16 @@ impl<'a> Pages<'a> {
         Ok(None)
     }
 
-    fn add_tool(&mut self, tool: &Value) {
+    fn add_tool(&mut self, said: &Value) {
         let server = self.server.name.as_str();
-        let Some(name) = tool.get("name").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
+        let Some(name) = said.get("name").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
             tracing::warn!(server, "a tool without a name is left out");
             return;
         };
         self.listed.insert(name.to_owned());
         let name: Arc<str> = name.into();
-        let hints = Hints::of(tool);
-        let labels = Labels::told(tool);
+        let hints = Hints::of(said);
+        let labels = Labels::told(said);
         let approval = self.server.tools.approval(&name, hints);
         if !self.server.tools.permits(&name) || approval == Approval::Deny {
             return;
@@ -184,10 +188,10 @@ impl<'a> Pages<'a> {
             tracing::warn!(server, tool = &*name, "a tool is listed twice; the first counts");
             return;
         }
-        let description = tool.get("description").and_then(Value::as_str);
+        let description = said.get("description").and_then(Value::as_str);
         let description = description.map(|text| self.secrets.content(visible::words(text).into_owned()));
         let description = description.map(Arc::<str>::from);
-        let schema = match tool.get("inputSchema") {
+        let schema = match said.get("inputSchema") {
             None | Some(Value::Null) => json!({"type": "object"}),
             Some(schema @ Value::Object(fields))
                 if fields.get("type").is_none_or(|kind| kind == "object" || kind.is_array()) =>
@@ -221,6 +225,8 @@ impl<'a> Pages<'a> {
         tool.approval = approval;
         tool.hints = hints;
         tool.labels = labels;
+        // as it was sent: what is hidden from people and models counts, too
+        tool.print = Some(Print::of(&self.secrets.value(said.clone()), self.peer.clone()).into());
         self.tools.push(tool);
     }
 

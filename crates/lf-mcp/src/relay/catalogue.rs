@@ -1,8 +1,10 @@
 //! What a server has, as it says it: whole lists of definitions, kept while they hold.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lf_core::pins::Print;
 use lf_core::{McpServer, visible};
 use rmcp::model::{ClientRequest, CustomRequest, ErrorCode};
 use serde_json::{Map, Value};
@@ -65,11 +67,15 @@ pub(super) struct Catalogues([Together<Listed>; 4]);
 #[derive(Debug, Clone)]
 struct Listed {
     items: Arc<Vec<Value>>,
+    prints: Arc<Prints>,
     at: Instant,
     fresh: Option<Duration>,
     /// Of the list, when it was asked for.
     changes: u64,
 }
+
+/// What the tools of a list were said to be, by name, as they were sent.
+pub type Prints = HashMap<String, Print>;
 
 /// How old a list may be.
 #[derive(Debug, Clone, Copy)]
@@ -87,9 +93,9 @@ impl Link {
         server: &McpServer,
         list: List,
         age: Age,
-    ) -> Result<Arc<Vec<Value>>, AskError> {
+    ) -> Result<(Arc<Vec<Value>>, Arc<Prints>), AskError> {
         if self.about.capability(list.capability()).is_none() && list != List::Tools {
-            return Ok(Arc::default());
+            return Ok((Arc::default(), Arc::default()));
         }
         let inbox = &self.signals.inbox;
         let holds = |listed: &Listed| {
@@ -100,14 +106,30 @@ impl Link {
         // boxed, as who waits for another's listing needs no room for one
         let listing = Box::pin(async {
             let changes = inbox.changes(list);
-            let (items, fresh) = self.pages(server, list).await?;
-            Ok(Listed { items: Arc::new(items), at: Instant::now(), fresh, changes })
+            let (said, fresh) = self.pages(server, list).await?;
+            let prints = if list == List::Tools { self.prints(&said) } else { Prints::new() };
+            let said = if list == List::Tools { firsts(said) } else { said };
+            let items = said.into_iter().filter_map(|item| shown_of(server, list, item)).collect();
+            Ok(Listed { items: Arc::new(items), prints: prints.into(), at: Instant::now(), fresh, changes })
         });
         let listed = inbox.catalogues.0[list as usize].get(server.timeout, holds, listing).await;
-        listed.map(|listed| listed.items)
+        listed.map(|listed| (listed.items, listed.prints))
     }
 
-    async fn pages(
+    /// Of tools that are listed twice the first counts.
+    fn prints(&self, said: &[Value]) -> Prints {
+        let mut prints = Prints::new();
+        for definition in said {
+            if let Some(name) = definition["name"].as_str() {
+                let print = || Print::of(definition, self.about.peer.clone());
+                prints.entry(name.to_owned()).or_insert_with(print);
+            }
+        }
+        prints
+    }
+
+    /// Everything in a list as it was sent, but for secrets.
+    pub(crate) async fn pages(
         &self,
         server: &McpServer,
         list: List,
@@ -115,7 +137,7 @@ impl Link {
         let end = Instant::now() + server.timeout;
         let (mut items, mut fresh, mut bytes) = (Vec::new(), None, 0);
         let mut params = Map::new();
-        let mut cursors = std::collections::HashSet::new();
+        let mut cursors = HashSet::new();
         for _ in 0..MAX_PAGES {
             let left = end.saturating_duration_since(Instant::now());
             let request = CustomRequest::new(list.method(), Some(Value::Object(params.clone())));
@@ -129,15 +151,6 @@ impl Link {
             fresh = fresh.into_iter().chain(said).min();
             let Some(Value::Array(found)) = page.remove(list.key()) else { break };
             for item in found {
-                let Some(item) = shown(item) else {
-                    let what = list.key();
-                    tracing::warn!(
-                        server = server.name,
-                        what,
-                        "a name with hidden characters in it is left out"
-                    );
-                    continue;
-                };
                 bytes += item.to_string().len();
                 if items.len() == MAX_ITEMS || bytes > MAX_BYTES {
                     let what = list.key();
@@ -157,6 +170,22 @@ impl Link {
         }
         Ok((items, fresh))
     }
+}
+
+/// Without tools that have the name of one before: what is known of a name is what the first says.
+fn firsts(tools: Vec<Value>) -> Vec<Value> {
+    let mut names = HashSet::new();
+    let mut is_first = |tool: &Value| tool["name"].as_str().is_none_or(|name| names.insert(name.to_owned()));
+    tools.into_iter().filter(|tool| is_first(tool)).collect()
+}
+
+fn shown_of(server: &McpServer, list: List, item: Value) -> Option<Value> {
+    let shown = shown(item);
+    if shown.is_none() {
+        let what = list.key();
+        tracing::warn!(server = server.name, what, "a name with hidden characters in it is left out");
+    }
+    shown
 }
 
 /// An item without what neither people nor models can see in its words. What it is called by is as the server has it, or

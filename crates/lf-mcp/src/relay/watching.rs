@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::caller::Caller;
+use super::catalogue::List;
 use super::inbox::News;
 use super::refused;
 use super::together::Together;
@@ -40,6 +41,11 @@ impl SessionPool {
     /// What all relaying sessions tell from now on, with the server it is of.
     pub fn news(&self) -> broadcast::Receiver<(Arc<McpServer>, News)> {
         self.surroundings().relay.feed.listen()
+    }
+
+    /// Has all who listen look at this server's tools again: what is offered of them is another.
+    pub fn retell_tools(&self, server: &Arc<McpServer>) {
+        self.surroundings().relay.feed.tell(server, News::Changed(List::Tools));
     }
 
     /// Has a server tell when a resource changes; that is among the news then. After a lost connection it is told again,

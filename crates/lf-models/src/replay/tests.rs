@@ -21,7 +21,7 @@ fn id() -> ToolRef {
 /// Two equal calls with different results, and no answer.
 fn cassette() -> tempfile::NamedTempFile {
     let tool = Tool::new(id(), None, lf_core::tool_set::empty_schema());
-    let tools = ToolSet::new(&Catalogue { tools: vec![tool], down: Vec::new() }, &[], &[]);
+    let tools = ToolSet::new(&Catalogue { tools: vec![tool], ..Catalogue::default() }, &[], &[]);
     let setup = Setup::new("0123456789abcdef0123456789abcdef", "m", request(), tools);
     let call = |id: &str| {
         Entry::Delta(ModelDelta::Call(ToolCall {

@@ -43,7 +43,7 @@ pub struct Broken {
 }
 
 impl Broken {
-    pub(crate) fn new(reason: impl Into<String>) -> Self {
+    pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), diagnostics: Vec::new(), text: None }
     }
 

@@ -238,7 +238,8 @@ impl Reader {
             return Ok(Some(look));
         }
         let programs = self.finish(key, &mut opened.project);
-        if let Some(broken) = self.loses_all(key, &opened.project, how) {
+        let lost = self.slots().get(key).and_then(|slot| slot.loses_all(&opened.project));
+        if let Some(broken) = lost.filter(|_| how != How::Forced) {
             return self.refuse(key, looks, state, broken);
         }
         let state = state.with(programs);
@@ -261,6 +262,7 @@ impl Reader {
         };
         told(slot);
         self.audit.record(taken(slot));
+        self.retell(&old.project, slot.project());
         self.retire(&old.project, &slots);
         Ok(Some(Look::Taken))
     }
@@ -298,20 +300,6 @@ impl Reader {
         let held = may_be_cut(text, &slot.text, last, how);
         slot.note(text);
         held.then_some(Look::Unsettled)
-    }
-
-    /// A file that is being written, or was cut, may be right as far as it goes.
-    fn loses_all(&self, key: &Key, project: &Project, how: How) -> Option<Broken> {
-        let slots = self.slots();
-        let now = slots.get(key)?.project();
-        let loses = how != How::Forced && project.models.is_empty() && !now.models.is_empty();
-        loses.then(|| {
-            let had = now.models.len();
-            Broken::new(format!(
-                "the file has no `runtime.models` any more, where it had {had}, and may have been cut; if that is \
-                 meant, SIGHUP has it taken"
-            ))
-        })
     }
 
     fn state_of(&self, key: &Key) -> State {
@@ -368,6 +356,15 @@ impl Reader {
         let mut slots = self.write();
         if let Some(old) = slots.stored.remove(directory) {
             self.retire(old.project(), &slots);
+        }
+    }
+
+    /// Has clients look again at tools that are held against something else now.
+    fn retell(&self, old: &Project, new: &Project) {
+        for (name, server) in &new.servers {
+            if let (Ok(server), false) = (server, old.pins.agrees(&new.pins, name)) {
+                self.pool.retell_tools(server);
+            }
         }
     }
 

@@ -79,7 +79,7 @@ pub(crate) async fn execute_tool(
         let (server, tool) = (tool.server.to_string(), tool.name.to_string());
         (Err(ToolError::Denied { server, tool, reason }), Duration::ZERO)
     };
-    if let Err(reason) = permit_now(check, asked).await {
+    if let Err(reason) = permit_now(tools, check, asked).await {
         return denied(reason);
     }
     let moved = check.moved(&tool.server);
@@ -88,7 +88,7 @@ pub(crate) async fn execute_tool(
     // a server that starts takes up to a minute, in which the rules may change
     if poll!(&mut ready).is_pending() {
         ready.await;
-        if let Err(reason) = permit_now(check, asked).await {
+        if let Err(reason) = permit_now(tools, check, asked).await {
             return denied(reason);
         }
     }
@@ -108,14 +108,15 @@ pub(crate) async fn execute_tool(
 }
 
 /// Whether a call may run by the configuration of now, of the tool as its server lists it now.
-async fn permit_now(check: &dyn Check, asked: &Asked<'_>) -> Result<(), String> {
-    match check.moved(&asked.facts.tool.server) {
-        Some(moved) => {
-            let facts = asked.facts.clone().listed_by(&moved).await;
-            permit(check, &Asked { facts: &facts, ..*asked })
-        }
-        None => permit(check, asked),
-    }
+async fn permit_now(tools: &dyn ToolSource, check: &dyn Check, asked: &Asked<'_>) -> Result<(), String> {
+    let server = &asked.facts.tool.server;
+    let facts = match check.moved(server) {
+        Some(moved) => asked.facts.clone().listed_by(&moved).await,
+        // it may have changed since it was offered
+        None if check.is_locked(server) => asked.facts.clone().listed_by(tools).await,
+        None => return permit(check, asked),
+    };
+    permit(check, &Asked { facts: &facts, ..*asked })
 }
 
 #[cfg(test)]

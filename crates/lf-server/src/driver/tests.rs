@@ -157,7 +157,7 @@ fn prepared(
     let mut fail = tool("fail");
     fail.repeatable = true;
     fail.retries = Some(Retries::default());
-    let catalogue = Catalogue { tools: vec![tool("meet"), tool("hang"), fail], down: Vec::new() };
+    let catalogue = Catalogue { tools: vec![tool("meet"), tool("hang"), fail], ..Catalogue::default() };
     let bench = Bench { dropped: Arc::default(), given_up: Arc::default(), remembered: Arc::default() };
     let remembered = bench.remembered.clone();
     let turn_timeout = limits.turn_timeout;

@@ -51,6 +51,25 @@ struct Listed {
     up: Vec<(Arc<McpServer>, Arc<Vec<Value>>)>,
     /// Name and reason.
     down: Vec<(String, String)>,
+    /// Tools of each server of `up` that are held back, with the reasons.
+    held: Vec<Vec<(String, String)>>,
+}
+
+impl Listed {
+    /// Takes the tools out that are held back, and tells of them by server.
+    fn without_held(&mut self) -> Map<String, Value> {
+        let mut told = Map::new();
+        for ((server, tools), held) in self.up.iter_mut().zip(&self.held) {
+            if held.is_empty() {
+                continue;
+            }
+            Arc::make_mut(tools).retain(|tool| !held.iter().any(|(name, _)| tool["name"] == name.as_str()));
+            let held: Vec<Value> =
+                held.iter().take(TOLD).map(|(tool, why)| json!({"tool": tool, "reason": why})).collect();
+            told.insert(server.name.clone(), held.into());
+        }
+        told
+    }
 }
 
 impl Merged<'_> {
@@ -85,23 +104,32 @@ impl Merged<'_> {
     ) -> Listed {
         let listing = servers.map(|(name, server)| async move {
             let server = server.as_ref().map_err(|disabled| (name.clone(), disabled.reason.clone()))?;
-            match self.pool.catalogue(server, list, caller, oldest).await {
-                Ok(items) => Ok((server.clone(), items)),
+            match self.pool.printed(server, list, caller, oldest).await {
+                Ok((items, prints)) => Ok((server.clone(), items, prints)),
                 Err(failure) => Err((name.clone(), failure.reason)),
             }
         });
-        let (mut up, mut down) = (Vec::new(), Vec::new());
+        let mut found = Listed { up: Vec::new(), down: Vec::new(), held: Vec::new() };
         for listed in join_all(listing).await {
             match listed {
-                Ok(listed) => up.push(listed),
-                Err(failed) => down.push(failed),
+                Ok((server, items, prints)) => {
+                    // of other lists there is nothing to compare
+                    let held = match list {
+                        List::Tools => self.gate.held(&server, &items, &prints),
+                        _ => Vec::new(),
+                    };
+                    found.held.push(held);
+                    found.up.push((server, items));
+                }
+                Err(failed) => found.down.push(failed),
             }
         }
-        Listed { up, down }
+        found
     }
 
     async fn list(&self, list: List, caller: &Caller) -> Map<String, Value> {
-        let listed = self.listed(list, self.servers.iter(), caller, None).await;
+        let mut listed = self.listed(list, self.servers.iter(), caller, None).await;
+        let held = if list == List::Tools { listed.without_held() } else { Map::new() };
         let mut shadowed: Map<String, Value> = Map::new();
         let items: Vec<(String, Value)> = match list {
             List::Tools | List::Prompts => {
@@ -125,6 +153,9 @@ impl Merged<'_> {
                 None => {
                     let count = items.iter().filter(|(server, _)| server == name).count();
                     let mut outcome = json!({"status": "ok", list.key(): count});
+                    if let Some(held) = held.get(name) {
+                        outcome["held_back"] = held.clone();
+                    }
                     if let Some(shadowed) = shadowed.get(name) {
                         outcome["shadowed"] = shadowed.clone();
                     }
@@ -148,7 +179,7 @@ impl Merged<'_> {
     /// The tool or prompt behind a name. Only the servers are asked that can have it, so that no other delays this.
     pub(super) async fn find(&self, list: List, name: &str, caller: &Caller) -> Outcome<Named> {
         let candidates = || self.servers.iter().filter(|(server, _)| may_be_of(name, server));
-        let mut listed = Listed { up: Vec::new(), down: Vec::new() };
+        let mut listed = Listed { up: Vec::new(), down: Vec::new(), held: Vec::new() };
         for oldest in [None, Some(RECENT)] {
             listed = self.listed(list, candidates(), caller, oldest).await;
             let found = named(list, &listed.up).into_iter().find(|(exposed, _)| exposed == name);

@@ -26,7 +26,7 @@ pub(super) struct Named {
 pub(super) fn named(list: List, servers: &[(Arc<McpServer>, Arc<Vec<Value>>)]) -> Vec<(String, Named)> {
     let tools =
         servers.iter().flat_map(|(server, items)| items.iter().filter_map(|item| tool(list, server, item)));
-    let set = ToolSet::new(&Catalogue { tools: tools.collect(), down: Vec::new() }, &[], &[]);
+    let set = ToolSet::new(&Catalogue { tools: tools.collect(), ..Catalogue::default() }, &[], &[]);
     let entries = set.iter().filter_map(|(exposed, target)| {
         let Target::Source(tool) = target else { return None };
         let (_, items) = servers.iter().find(|(server, _)| *server.name == *tool.id.server)?;

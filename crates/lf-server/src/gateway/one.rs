@@ -18,10 +18,26 @@ pub(super) struct One<'a> {
 
 impl One<'_> {
     pub(super) async fn about(&self, caller: &Caller) -> Outcome<Value> {
-        self.pool.about(&self.server, caller).await.map_err(|failure| {
+        let about = self.pool.about(&self.server, caller).await.map_err(|failure| {
             let name = &self.server.name;
             Refused::Unavailable(format!("MCP server `{name}` is not available: {}", failure.reason))
-        })
+        });
+        let mut about = about?;
+        // they are for models, too
+        let peer = self.pool.peer(&self.server, caller).await.unwrap_or_default();
+        let pins = &self.gate.project.pins;
+        if pins.distrusts(&self.server.name, &peer).is_some()
+            && let Some(about) = about.as_object_mut()
+        {
+            about.remove("instructions");
+        }
+        // another lock is another list, whatever the server tells
+        if pins.is_locked()
+            && let Some(Value::Object(tools)) = about.pointer_mut("/capabilities/tools")
+        {
+            tools.insert("listChanged".to_owned(), true.into());
+        }
+        Ok(about)
     }
 
     pub(super) async fn answer(
@@ -34,6 +50,10 @@ impl One<'_> {
             "tools/list" => {
                 let mut result = self.pool.relay(&self.server, request, caller, channel).await?;
                 if let Some(Value::Array(tools)) = result.get_mut("tools") {
+                    if self.gate.project.pins.is_locked() {
+                        let peer = self.pool.peer(&self.server, caller).await.unwrap_or_default();
+                        self.gate.hold_back(&self.server, &peer, tools);
+                    }
                     tools.retain_mut(|tool| {
                         let own = tool["name"].as_str().unwrap_or_default().to_owned();
                         if !self.gate.shows(&self.server.name, &own) {

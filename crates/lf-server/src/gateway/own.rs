@@ -161,9 +161,8 @@ async fn models(app: &App, who: &Principal) -> Value {
 }
 
 fn servers(app: &App, who: &Principal, project: &Project) -> ToolOutput {
-    let reports = app.servers_of(project).reports();
-    let reached = reports.iter().filter(|report| who.reaches_server(&report.name));
-    shown(&json!({"servers": reached.map(view::server).collect::<Vec<_>>()}))
+    let reports = app.reports_for(who, project);
+    shown(&json!({"servers": reports.iter().map(view::server).collect::<Vec<_>>()}))
 }
 
 /// A project as it is loaded, and as its file is.

@@ -51,6 +51,7 @@ fn project(name: &str, models: impl IntoIterator<Item = Model>) -> Project {
         storage: Ok(Default::default()),
         policy: lf_core::policy::Policy::default(),
         quota: lf_core::quota::Quota::default(),
+        pins: Arc::default(),
     }
 }
 
@@ -280,7 +281,7 @@ async fn what_waits_for_an_approval_waits_on_where_the_turn_cannot_go_on() {
     let id = ToolRef { server: "s".into(), name: "pay".into() };
     let mut tool = Tool::new(id, None, Arc::new(json!({"type": "object"})));
     tool.approval = Approval::Ask;
-    let catalogue = Catalogue { tools: vec![tool], down: Vec::new() };
+    let catalogue = Catalogue { tools: vec![tool], ..Catalogue::default() };
     let setup = Setup { tools: ToolSet::new(&catalogue, &[], &[]), ..setup("t", "removed") };
     let mut entries = round();
     entries.pop();

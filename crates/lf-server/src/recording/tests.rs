@@ -134,6 +134,7 @@ fn secrets_of_the_project_are_in_no_recording() {
         storage: Ok(Default::default()),
         policy: lf_core::policy::Policy::default(),
         quota: lf_core::quota::Quota::default(),
+        pins: Arc::default(),
     };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.jsonl");

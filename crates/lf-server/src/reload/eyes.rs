@@ -227,12 +227,13 @@ impl Eyes {
 /// Where something happens when a project's files change.
 fn places_of(key: &Key, file: &Path) -> Vec<PathBuf> {
     match key {
-        Key::Main => {
-            [file.to_owned(), file.with_file_name(".env")].iter().flat_map(|file| trail(file)).collect()
-        }
+        Key::Main => [file.to_owned(), file.with_file_name(".env"), lf_config::lock_path(file)]
+            .iter()
+            .flat_map(|file| trail(file))
+            .collect(),
         // no links lead to these; the name may change with its format
         Key::Stored(directory) => {
-            let names = lf_config::FILE_NAMES.iter().chain([&".env"]);
+            let names = lf_config::FILE_NAMES.iter().chain([&".env", &"llamafarm.lock"]);
             names.map(|name| directory.join(name)).collect()
         }
     }

@@ -14,6 +14,7 @@ use super::{Shared, Who};
 use crate::app::Refusal;
 use crate::memory::unkept;
 use crate::reply::Caller;
+use crate::view;
 
 #[derive(Deserialize)]
 pub(super) struct Chosen {
@@ -55,7 +56,7 @@ pub(super) async fn available(
             shared.app.find_model(&who, Some(&project), conversation.model.as_deref()).await?;
         let on = shared.app.memory()?.store.tools(&id).await.map_err(|error| unkept(&error))?;
         let mut catalogue = shared.app.tools_of(&project, &model).list(&model.servers).await;
-        catalogue.tools.retain(|tool| who.reaches_tool(&tool.id));
+        catalogue.narrow(&who);
         let set = ToolSet::new(&catalogue, &[], &[]);
         let mut tools = Vec::with_capacity(set.len());
         for ((exposed, target), spec) in set.iter().zip(set.specs().iter()) {
@@ -74,7 +75,10 @@ pub(super) async fn available(
             .iter()
             .map(|down| json!({"server_id": down.server, "error": down.reason}))
             .collect();
-        Ok::<_, Refusal>(json!({"success": true, "count": tools.len(), "tools": tools, "down": down}))
+        let held = view::held(&catalogue);
+        Ok::<_, Refusal>(
+            json!({"success": true, "count": tools.len(), "tools": tools, "down": down, "held_back": held}),
+        )
     };
     caller.answer(read.await, Json)
 }
@@ -98,12 +102,17 @@ pub(super) async fn switch_on(
             });
         }
         let servers = std::slice::from_ref(&chosen.server_id);
-        let catalogue = shared.app.tools_of(&project, &model).list(servers).await;
+        let mut catalogue = shared.app.tools_of(&project, &model).list(servers).await;
+        catalogue.narrow(&who);
         let tool = ToolRef { server: chosen.server_id.into(), name: chosen.tool_name.into() };
-        if !catalogue.tools.iter().any(|known| known.id == tool && who.reaches_tool(&known.id)) {
-            let what = match catalogue.down.first() {
-                Some(down) => format!("MCP server `{}` is not available: {}", down.server, down.reason),
-                None => format!(
+        if !catalogue.tools.iter().any(|known| known.id == tool) {
+            let held = catalogue.held.iter().find(|held| held.tool.id == tool);
+            let what = match (held, catalogue.down.first()) {
+                (Some(held), _) => format!("tool `{}` is {}", tool.name, held.why),
+                (None, Some(down)) => {
+                    format!("MCP server `{}` is not available: {}", down.server, down.reason)
+                }
+                (None, None) => format!(
                     "MCP server `{}` has no tool `{}`; GET /conversations/{id}/tools/available lists them",
                     tool.server, tool.name
                 ),

@@ -101,12 +101,12 @@ pub(super) async fn tools(
         Err(refusal) => return caller.refusal(&refusal),
     };
     let mut catalogue = app.tools_of(&project, &model).list(&model.servers).await;
-    catalogue.tools.retain(|tool| who.reaches_tool(&tool.id));
+    catalogue.narrow(&who);
     let set = ToolSet::new(&catalogue, &model.tools, &[]);
     let tools = view::tools(&set);
     let down: Vec<Value> =
         catalogue.down.iter().map(|down| json!({"server": down.server, "error": down.reason})).collect();
-    Json(json!({"model": model.name, "total": tools.len(), "tools": tools, "down": down})).into_response()
+    Json(json!({"model": model.name, "total": tools.len(), "tools": tools, "down": down, "held_back": view::held(&catalogue)})).into_response()
 }
 
 #[derive(Deserialize)]

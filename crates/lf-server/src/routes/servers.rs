@@ -9,14 +9,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Here, Shared, Who};
-use crate::app::{App, Refusal};
+use crate::app::{App, Refusal, narrowed};
 use crate::reply::Caller;
 use crate::view;
 
 pub(super) async fn list(State(shared): State<Shared>, Who(who): Who, Here(project): Here) -> Response {
-    let reports = shared.app.servers_of(&project).reports();
-    let reached = reports.iter().filter(|report| who.reaches_server(&report.name));
-    let servers: Vec<Value> = reached.map(view::server).collect();
+    let servers: Vec<Value> = shared.app.reports_for(&who, &project).iter().map(view::server).collect();
     Json(json!({"total": servers.len(), "servers": servers})).into_response()
 }
 
@@ -57,7 +55,7 @@ fn shown(
     server: &str,
     report: Option<ServerReport>,
 ) -> Response {
-    match report.filter(|_| who.reaches_server(server)) {
+    match report.and_then(|report| narrowed(who, report)) {
         Some(report) => Json(view::server_in_full(&report)).into_response(),
         None => caller.refusal(&Refusal::UnknownServer {
             server: server.to_owned(),
@@ -155,7 +153,5 @@ pub(super) async fn readiness(State(shared): State<Shared>, Who(who): Who) -> Js
 /// Those of the project that the daemon was started in.
 fn reports(app: &App, who: &Principal) -> Vec<ServerReport> {
     let main = app.main_for(who);
-    let mut reports = main.map(|project| app.servers_of(&project).reports()).unwrap_or_default();
-    reports.retain(|report| who.reaches_server(&report.name));
-    reports
+    main.map(|project| app.reports_for(who, &project)).unwrap_or_default()
 }

@@ -95,6 +95,7 @@ pub(crate) fn project() -> Project {
             ..Policy::default()
         },
         quota: lf_core::quota::Quota::default(),
+        pins: Arc::default(),
     }
 }
 
@@ -295,7 +296,7 @@ impl Attempts {
             Kind::InlineClash => ["closed__wipe", "open__wipe", "wipe", "read"].map(clash).to_vec(),
             _ => Vec::new(),
         };
-        let catalogue = Catalogue { tools: all_tools(), down: Vec::new() };
+        let catalogue = Catalogue { tools: all_tools(), ..Catalogue::default() };
         let setup = Setup {
             strategy: match kind {
                 Kind::Prompted | Kind::Streamed => ToolCallStrategy::PromptBased,

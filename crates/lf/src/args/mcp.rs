@@ -34,6 +34,22 @@ pub(crate) enum Mcp {
         #[arg(long)]
         json: bool,
     },
+    /// Write llamafarm.lock: what the servers and their tools are now. Tools that differ later are held back. Exits 1 where
+    /// something differs from the lock that is there, which is shown and not accepted
+    Lock {
+        /// Only these (default: all)
+        servers: Vec<String>,
+        /// Accept what differs
+        #[arg(long)]
+        update: bool,
+    },
+    /// What differs from llamafarm.lock. Exits 1 where something does
+    Diff {
+        /// Only these (default: all)
+        servers: Vec<String>,
+        #[arg(long)]
+        json: bool,
+    },
     /// Serve the project's tools as one MCP server on stdin and stdout, named `server__tool`
     Serve {
         /// Only the tools that this model may use

@@ -117,7 +117,8 @@ async fn compared(app: &App, before: Project, after: Project, as_json: bool) -> 
 }
 
 async fn listed(app: &App, project: &Arc<Project>) -> Catalogue {
-    let tools = app.servers_of(project);
+    // those that are held back, too: they are told as what becomes of them
+    let tools = app.servers_of(project).pinned(Arc::default());
     catalogue(&tools).await
 }
 
@@ -125,7 +126,7 @@ async fn listed(app: &App, project: &Arc<Project>) -> Catalogue {
 fn offer(project: &Arc<Project>, model: &str, listed: &Catalogue) -> Option<Offer> {
     let found = project.models.get(model)?.as_ref().ok()?;
     let tools = listed.tools.iter().filter(|tool| found.servers.iter().any(|name| **name == *tool.id.server));
-    let catalogue = Catalogue { tools: tools.cloned().collect(), down: Vec::new() };
+    let catalogue = Catalogue { tools: tools.cloned().collect(), ..Catalogue::default() };
     let set = ToolSet::new(&catalogue, &found.tools, &[]);
     let specs = set.specs();
     let offered = set.iter().zip(specs.iter()).map(|((name, target), spec)| {

@@ -12,6 +12,9 @@ use crate::exit::{Exit, Trouble, print_line};
 use crate::log::printable;
 use crate::remote::Remote;
 
+/// Tools of a server whose reasons are told.
+const HELD: usize = 10;
+
 /// Where the servers run.
 pub(crate) enum Place<'a> {
     /// In this process, for as long as the command takes.
@@ -108,6 +111,10 @@ fn line(server: &Value, width: usize) -> String {
     if let Some(tools) = server["tools"].as_u64() {
         let _ = write!(line, "  {tools} tools, protocol {}", printable(text(server, "protocol")));
     }
+    let held = server["held_back"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !held.is_empty() {
+        let _ = write!(line, ", {} held back", held.len());
+    }
     if let Some(error) = server["error"].as_str() {
         let _ = write!(line, "  {}", printable_lines(error));
     }
@@ -123,6 +130,13 @@ fn line(server: &Value, width: usize) -> String {
     }
     if let Some(hint) = server["hint"].as_str() {
         let _ = write!(line, "\n{:width$}  hint: {}", "", printable_lines(hint));
+    }
+    for held in held.iter().take(HELD) {
+        let (tool, reason) = (printable(text(held, "tool")), printable(text(held, "reason")));
+        let _ = write!(line, "\n{:width$}  `{tool}` is {reason}", "");
+    }
+    if held.len() > HELD {
+        let _ = write!(line, "\n{:width$}  and {} more: `lf mcp diff` shows all", "", held.len() - HELD);
     }
     line.trim_end().to_owned()
 }

@@ -13,7 +13,7 @@ fn setup(waiting: Option<Waiting>, tools: &[(&str, Approval)]) -> Setup {
         let id = ToolRef { server: "disk".into(), name: (*name).into() };
         Tool { approval: *approval, ..Tool::new(id, None, json!({"type": "object"}).into()) }
     });
-    let catalogue = Catalogue { tools: tools.collect(), down: Vec::new() };
+    let catalogue = Catalogue { tools: tools.collect(), ..Catalogue::default() };
     Setup {
         waiting,
         ..Setup::new(

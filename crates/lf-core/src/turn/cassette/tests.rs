@@ -21,7 +21,7 @@ fn setup() -> Setup {
             stream: true,
             ..ModelRequest::default()
         },
-        ToolSet::new(&Catalogue { tools: vec![tool], down: Vec::new() }, &[], &[]),
+        ToolSet::new(&Catalogue { tools: vec![tool], ..Catalogue::default() }, &[], &[]),
     )
 }
 

@@ -17,7 +17,7 @@ fn setup() -> Setup {
         Tool { shown_name: format!("the.{name}").into(), ..Tool::new(id, None, schema.clone().into()) }
     };
     let asks = Tool { approval: Approval::Ask, ..tool("rain") };
-    let catalogue = Catalogue { tools: vec![asks, tool("time"), tool("weather")], down: Vec::new() };
+    let catalogue = Catalogue { tools: vec![asks, tool("time"), tool("weather")], ..Catalogue::default() };
     let inline =
         InlineTool { name: "a.b".into(), description: "x".into(), parameters: schema.clone().into() };
     let client = ToolSpec {

@@ -19,7 +19,7 @@ fn setup(messages: Vec<Message>) -> Setup {
             ..Tool::new(id, None, json!({"type": "object"}).into())
         }
     });
-    let catalogue = Catalogue { tools: tools.to_vec(), down: Vec::new() };
+    let catalogue = Catalogue { tools: tools.to_vec(), ..Catalogue::default() };
     let request = ModelRequest { messages, ..ModelRequest::default() };
     let set = ToolSet::new(&catalogue, &[], &[]);
     Setup { judged: true, ..Setup::new("0123456789abcdef0123456789abcdef", "m", request, set) }

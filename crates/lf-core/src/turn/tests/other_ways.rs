@@ -123,7 +123,7 @@ fn what_cannot_be_read_from_an_error_is_asked_again_once() {
 
 #[test]
 fn another_model_takes_over_with_its_own_ways_and_only_its_own_tools() {
-    let catalogue = Catalogue { tools: vec![tool("sky", "time")], down: Vec::new() };
+    let catalogue = Catalogue { tools: vec![tool("sky", "time")], ..Catalogue::default() };
     let other = |tools: ToolSet| StandIn {
         price: None,
         images: true,

@@ -30,6 +30,7 @@ fn project(servers: &str) -> Project {
         storage: Ok(Default::default()),
         policy: lf_core::policy::Policy::default(),
         quota: lf_core::quota::Quota::default(),
+        pins: Arc::default(),
     }
 }
 

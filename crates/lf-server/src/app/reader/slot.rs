@@ -36,6 +36,7 @@ pub(super) struct State {
     pub(super) file: Option<Mark>,
     /// Variables come from it.
     dotenv: Option<Mark>,
+    lock: Option<Mark>,
     approvals: Option<Mark>,
     /// What was approved, or waits for it.
     programs: Vec<(PathBuf, Option<Mark>)>,
@@ -67,6 +68,7 @@ impl State {
             path: path.to_owned(),
             file: mark(path),
             dotenv: mark(&path.with_file_name(".env")),
+            lock: mark(&lf_config::lock_path(path)),
             approvals: mark(approvals),
             programs: programs.into_iter().map(|path| (path.clone(), mark(&path))).collect(),
         }
@@ -84,7 +86,7 @@ impl State {
 
     /// How long until nothing of it was written for [`QUIET`], if that is not so already.
     pub(super) fn settles_in(&self, now: SystemTime) -> Option<Duration> {
-        let marks = [self.file, self.dotenv].into_iter().flatten();
+        let marks = [self.file, self.dotenv, self.lock].into_iter().flatten();
         let ages = marks.map(|mark| now.duration_since(mark.modified).unwrap_or_default());
         let youngest = ages.min()?;
         QUIET.checked_sub(youngest).filter(|pause| !pause.is_zero())
@@ -92,7 +94,10 @@ impl State {
 
     /// Whether only approvals differ, which are never written in parts.
     fn has_the_files_of(&self, other: &Self) -> bool {
-        self.path == other.path && self.file == other.file && self.dotenv == other.dotenv
+        self.path == other.path
+            && self.file == other.file
+            && self.dotenv == other.dotenv
+            && self.lock == other.lock
     }
 }
 
@@ -169,7 +174,8 @@ impl Slot {
             && self.dotenv == dotenv
             && self.active.project.root == opened.project.root
             && self.active.project.servers == opened.project.servers
-            && self.active.project.models == opened.project.models;
+            && self.active.project.models == opened.project.models
+            && self.active.project.pins == opened.project.pins;
         self.looked(state);
         (self.refused, self.dotenv) = (None, dotenv);
         if same {
@@ -179,6 +185,27 @@ impl Slot {
         self.last = self.text.clone();
         let next = generation(self.active.number + 1, opened);
         Some(std::mem::replace(&mut self.active, next.into()))
+    }
+
+    /// Why a file is not taken that has lost what must not be lost by mistake: one that is being written, or was cut, may be
+    /// right as far as it goes.
+    pub(super) fn loses_all(&self, project: &Project) -> Option<Broken> {
+        let now = self.project();
+        if now.pins.is_locked() && !project.pins.is_locked() {
+            let file = &now.pins.file;
+            return Some(Broken::new(format!(
+                "{file} is gone, and without it no tool would be held against anything; if that is meant, SIGHUP has it \
+                 taken"
+            )));
+        }
+        let loses = project.models.is_empty() && !now.models.is_empty();
+        loses.then(|| {
+            let had = now.models.len();
+            Broken::new(format!(
+                "the file has no `runtime.models` any more, where it had {had}, and may have been cut; if that is \
+                 meant, SIGHUP has it taken"
+            ))
+        })
     }
 
     pub(super) fn refuse(&mut self, state: State, mut broken: Broken) {

@@ -16,7 +16,7 @@ fn tool(name: &str, approval: Approval) -> Tool {
 }
 
 fn catalogue(tools: impl IntoIterator<Item = Tool>) -> Catalogue {
-    Catalogue { tools: tools.into_iter().collect(), down: Vec::new() }
+    Catalogue { tools: tools.into_iter().collect(), ..Catalogue::default() }
 }
 
 #[test]
@@ -33,6 +33,7 @@ fn whether_a_recorded_tool_asks_is_what_the_file_says_now() {
         models: [].into_iter().collect(),
         default_model: None,
         quota: lf_core::quota::Quota::default(),
+        pins: Arc::default(),
         policy: lf_core::policy::Policy::default(),
         prompts: [].into_iter().collect(),
         carried: Vec::new(),

@@ -41,10 +41,9 @@ pub(super) async fn run(
             Ok(shown(&view))
         }
         "mcp_servers" => {
-            let reports = app.servers_of(&project).reports();
+            let reports = app.reports_for(who, &project);
             let granted = reports.iter().filter(|it| granted.servers.contains(&it.name));
-            let reached = granted.filter(|it| who.reaches_server(&it.name));
-            Ok(shown(&json!({"servers": reached.map(view::server).collect::<Vec<_>>()})))
+            Ok(shown(&json!({"servers": granted.map(view::server).collect::<Vec<_>>()})))
         }
         "chat_completions" => ask(app, (who, granted), &project, arguments, attendant).await,
         _ => Err(projects::NOT_OF_ITSELF.to_owned()),

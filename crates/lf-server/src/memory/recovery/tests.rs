@@ -115,7 +115,7 @@ fn setup(repeatable: bool) -> Setup {
     let id = ToolRef { server: "s".into(), name: "walk".into() };
     let mut tool = Tool::new(id, None, json!({"type": "object"}).into());
     tool.repeatable = repeatable;
-    let catalogue = Catalogue { tools: vec![tool], down: Vec::new() };
+    let catalogue = Catalogue { tools: vec![tool], ..Catalogue::default() };
     Setup::new(
         &uuid::Uuid::new_v4().simple().to_string(),
         "m",

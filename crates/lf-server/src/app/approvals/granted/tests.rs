@@ -32,6 +32,7 @@ fn project(carried: Vec<Carried>) -> Project {
         storage: Ok(Default::default()),
         policy: lf_core::policy::Policy::default(),
         quota: lf_core::quota::Quota::default(),
+        pins: Arc::default(),
     }
 }
 
