@@ -123,19 +123,44 @@ fn plan_tells_which_tools_a_model_gains_loses_and_has_otherwise() {
 }
 
 #[test]
+fn plan_tells_nothing_of_rules_that_only_stand_elsewhere() {
+    let unnamed = |deny: &str| json!({"tools": [deny], "verdict": "deny"});
+    let when = json!({"verdict": "ask", "when": "args.path.startsWith('/etc')"});
+    let policy = |first: &[Value]| {
+        let rules = [first, &[when.clone(), unnamed("wipe")]].concat();
+        json!({"rules": rules})
+    };
+    let project = TestProject::of(&document(&json!(["disk"]), &policy(&[])));
+    let moved = format!("# another line\n{}", document(&json!(["disk"]), &policy(&[unnamed("nothing")])));
+    project.write("next.yaml", &moved);
+    let told = project.run(&["config", "plan", "next.yaml"]).ok().stdout;
+    assert!(told.contains("nothing changes"), "{told}");
+    let told = project.run(&["config", "plan", "next.yaml", "--json"]).ok().json();
+    assert_eq!(told["models"][0]["changes"], json!([]));
+    let stricter = json!({"tools": ["look"], "verdict": "ask"});
+    project.write("next.yaml", &document(&json!(["disk"]), &policy(&[stricter])).to_string());
+    let told = project.run(&["config", "plan", "next.yaml", "--json"]).ok().json();
+    let changes = told["models"][0]["changes"].as_array().expect("changes");
+    assert_eq!((changes.len(), &changes[0]["tool"]), (1, &json!("disk__look")), "{told}");
+    let why = changes[0]["after"]["why"].as_str().unwrap_or_default();
+    assert!(why.contains("rule 1 (") && why.contains("next.yaml:1)"), "{why}");
+    project.assert_nothing_left();
+}
+
+#[test]
 fn plan_compares_with_what_git_has_and_says_what_it_could_not_know() {
     let project = TestProject::of(&document(&json!(["disk"]), &json!({})));
     let nothing = project.run(&["config", "plan"]).failed(2);
     assert!(nothing.contains("nothing to compare") && nothing.contains("--against FILE"), "{nothing}");
-    for arguments in [
-        &["init", "-q"][..],
-        &["add", "."],
-        &["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "x"],
-    ] {
+    let git = |arguments: &[&str]| {
         let mut git = Command::new("git");
         git.args(arguments).current_dir(project.path()).env("HOME", project.home());
         assert!(git.status().expect("git can be started").success());
-    }
+    };
+    let commit = || git(&["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qam", "x"]);
+    git(&["init", "-q"]);
+    git(&["add", "."]);
+    commit();
     let told = project.run(&["config", "plan"]).ok().stdout;
     assert!(told.contains("nothing changes"), "{told}");
     let broken = document(&json!(["disk", "other"]), &json!({}))
@@ -145,4 +170,8 @@ fn plan_compares_with_what_git_has_and_says_what_it_could_not_know() {
     let told = project.run(&["config", "plan", "--json"]).ok();
     assert!(told.stderr.contains("its tools are not known"), "{}", told.stderr);
     assert_eq!(told.json()["unknown"]["after"].as_array().map(Vec::len), Some(2));
+    project.write("llamafarm.yaml", &format!("{broken}\n# {}", "é".repeat(1024 * 1024)));
+    commit();
+    let told = project.run(&["config", "plan"]).failed(2);
+    assert!(told.contains("larger than 1048576 bytes"), "{told}");
 }

@@ -61,6 +61,40 @@ fn messages_are_added_without_asking_and_read_by_the_model_later() {
 }
 
 #[test]
+fn long_conversations_are_read_in_parts() {
+    let model = ScriptedModel::start([]);
+    let project = TestProject::with_model(&model.base_url(), &[]);
+    let daemon = project.serve();
+    let id = create(&daemon);
+    let url = daemon.url(&format!("/conversations/{id}/messages"));
+    let words = |messages: &Value| -> Vec<String> {
+        let all = messages["messages"].as_array().unwrap().iter();
+        all.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+    };
+    for n in 1..=5 {
+        assert_eq!(post(&url, &json!({"role": "user", "content": n.to_string()})).status, 201);
+    }
+    let first = get(&format!("{url}?limit=2")).ok();
+    assert_eq!((words(&first).concat(), &first["count"]), ("12".to_owned(), &json!(2)));
+    let second = get(&format!("{url}?limit=3&after={}", first["next_after"])).ok();
+    assert_eq!(words(&second).concat(), "345");
+    assert_eq!(second.get("next_after"), None, "it is the last");
+    for (limit, expected) in [("0", "1"), ("5", "12345"), ("4000000000", "12345")] {
+        assert_eq!(words(&get(&format!("{url}?limit={limit}")).ok()).concat(), expected);
+    }
+    assert_eq!(get(&format!("{url}?limit=many")).status, 400);
+    // an answer has room for 16 MiB, and for what goes beyond
+    for words in ["x".repeat(9 * 1024 * 1024), "y".repeat(9 * 1024 * 1024), "8".to_owned()] {
+        assert_eq!(post(&url, &json!({"role": "user", "content": words})).status, 201);
+    }
+    let part = get(&url).ok();
+    assert_eq!(part["count"], 7);
+    assert_eq!(words(&get(&format!("{url}?after={}", part["next_after"])).ok()), ["8"]);
+    let shown = project.run(&["conversations", "export", &id, "--server", &daemon.url("")]).ok();
+    assert_eq!(words(&shown.json()).len(), 8, "the terminal reads on");
+}
+
+#[test]
 fn a_deleted_message_is_nowhere_any_more() {
     let gate = Gate::new();
     let held = gate.clone();

@@ -1,6 +1,7 @@
 //! `lf conversations`, and `lf chat` in a conversation that a daemon keeps.
 
 use lf_tests::client::{get, post};
+use lf_tests::conversation::create;
 use lf_tests::project::{Daemon, TestProject, scripted};
 use lf_tests::scripted_mcp::Script;
 use lf_tests::scripted_model::{Reply, ScriptedModel};
@@ -92,6 +93,30 @@ fn what_is_wrong_with_a_command_is_said_with_what_to_try() {
     assert!(nobody.contains("cannot be reached") && nobody.contains("lf serve"), "{nobody}");
     let no_url = failed(2, &["conversations", "list", "--server", "here"]);
     assert!(no_url.contains("http://127.0.0.1:14345"), "{no_url}");
+}
+
+/// A daemon begins a turn although its client has left.
+#[test]
+fn ctrl_c_stops_a_turn_that_has_not_begun() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let model = ScriptedModel::start_with(move |_, _| Some(Reply::text("never").hold(&held)));
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let script = Script { slow: 2000, log: Some(log.path().to_owned()), ..Script::with([]) };
+    let project = TestProject::with_model(&model.base_url(), &[scripted("m", &script)]);
+    let daemon = project.serve();
+    let id = create(&daemon, &json!({}));
+    let chat = project.start(&["chat", "--conversation", &id, "--server", &daemon.url(""), "hi"]);
+    eventually("the turn to wait for its tools", || {
+        std::fs::read_to_string(log.path()).expect("a log").contains("start ").then_some(())
+    });
+    chat.signal(Signal::SIGINT);
+    let ended = chat.wait(std::time::Duration::from_secs(10));
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let conversation = || get(&daemon.url(&format!("/conversations/{id}"))).ok()["conversation"].clone();
+    eventually("the turn to be over", || (conversation()["running_turns"] == json!([])).then_some(()));
+    assert_eq!(lf_tests::conversation::said(&daemon, &id), ["user: hi"]);
+    gate.open();
 }
 
 #[test]

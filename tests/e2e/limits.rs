@@ -111,7 +111,8 @@ fn the_last_answer_has_a_bound_of_its_own() {
     let bounds = json!({"limits": {"rounds": 1, "final_timeout": "300ms"}});
     let project = TestProject::of(&document(bounds, &model.base_url(), &[server()]));
     let said = project.run(&["chat", "hi"]).failed(1);
-    assert!(said.contains("did not come to its end"), "{said}");
+    assert!(said.contains("the last answer of model"), "{said}");
+    assert!(said.contains("did not come to its end within 300ms"), "{said}");
 }
 
 #[test]

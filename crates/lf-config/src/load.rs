@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lf_core::Secret;
 use thiserror::Error;
 
 use crate::lock::{lock_path, read_lock};
@@ -87,7 +88,7 @@ pub fn load_text(
     let pins = Arc::make_mut(&mut loaded.project.pins);
     pins.lock = read_lock(path)?;
     pins.file = lock_path(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(loaded)
+    Ok(Loaded { dotenv: dotenv.map(Secret::from), ..loaded })
 }
 
 /// The text of a file. Never blocks on a pipe or device, and reads at most 1 MiB.

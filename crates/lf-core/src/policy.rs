@@ -4,6 +4,7 @@
 //! The strictest rule that speaks of a call counts, wherever it stands; where none does, the default. A rule can make a
 //! call stricter than its server's `approval` says, and never milder.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -91,6 +92,8 @@ pub struct Earlier {
     /// The model had its result when it made this call.
     pub is_done: bool,
     pub has_failed: bool,
+    /// The conversation has nothing from it, or not yet.
+    pub is_silent: bool,
 }
 
 /// What becomes of a call, and why.
@@ -133,6 +136,23 @@ impl Policy {
         let rules = self.labels.get(&*tool.server).map(Vec::as_slice).unwrap_or_default();
         let matching = rules.iter().filter(|(glob, _)| glob.is_match(&*tool.name));
         matching.fold(Labels::default(), |all, (_, labels)| all.and(*labels))
+    }
+
+    /// What came before a call, with the labels that tools have by now: they may have been given some since the turn began.
+    pub fn relabelled<'a>(&self, earlier: &'a [Earlier], seen: Labels) -> (Cow<'a, [Earlier]>, Labels) {
+        if self.labels.is_empty() {
+            return (Cow::Borrowed(earlier), seen);
+        }
+        let labels = earlier.iter().map(|call| call.labels.and(self.labels_of(&call.tool)));
+        let labels: Vec<Labels> = labels.collect();
+        let calls = || earlier.iter().zip(&labels);
+        let heard = calls().filter(|(call, _)| !call.is_silent);
+        let seen = heard.fold(seen, |seen, (_, labels)| seen.and(*labels));
+        let earlier = match calls().all(|(call, labels)| call.labels == *labels) {
+            true => Cow::Borrowed(earlier),
+            false => calls().map(|(call, labels)| Earlier { labels: *labels, ..call.clone() }).collect(),
+        };
+        (earlier, seen)
     }
 
     /// What becomes of a call. `end` bounds the time for its conditions; one that is not decided by then is undecided.

@@ -135,12 +135,6 @@ impl ToolSet {
         })
     }
 
-    /// Whether any tool of a server has a label.
-    pub fn has_labels(&self) -> bool {
-        let mut targets = self.entries.values();
-        targets.any(|target| matches!(target, Target::Source(tool) if !tool.labels.is_empty()))
-    }
-
     /// The same without the tools of servers that are not `meant`.
     #[must_use]
     pub fn of_servers(self, meant: impl Fn(&str) -> bool) -> Self {

@@ -378,6 +378,7 @@ async fn tool_error(error: AskError, tool: &ToolRef, live: &Arc<Live>) -> ToolEr
         AskError::Refused { message, code, .. } => ToolError::Refused { server, message, code },
         AskError::VisitFirst { message, .. } => ToolError::Refused { server, message, code: -32_042 },
         AskError::TooLarge(limit) => ToolError::TooLarge { tool: name, limit },
+        AskError::Forbidden(reason) => ToolError::Denied { server, tool: name, reason },
     }
 }
 

@@ -295,6 +295,10 @@ impl Attendant for Silent<'_> {
         self.0.ask(question)
     }
 
+    fn may_send(&self) -> Result<(), String> {
+        self.0.may_send()
+    }
+
     fn party(&self) -> Option<u64> {
         self.0.party()
     }
@@ -314,6 +318,7 @@ async fn refused(error: AskError, server: &McpServer, live: &InUse) -> Refused {
             Refused::Unavailable(format!("MCP server `{}` did not answer within {limit:?}", server.name))
         }
         AskError::Closed => unavailable(server, &live.reason().await),
+        AskError::Forbidden(reason) => Refused::Forbidden(reason),
         error => unavailable(server, &live.link.failure_of(error, "a request")),
     }
 }

@@ -238,7 +238,6 @@ impl App {
         let asked = if conversation.before.is_empty() { own(&all) } else { sent };
         let mut messages = prompted(&project, &model, all, &request.variables)?;
         set.expose_history(&mut messages);
-        let is_judged = is_judged(&project, &set, conversation.seen);
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
             model: called,
@@ -257,7 +256,8 @@ impl App {
             images: model.images,
             calls_left: conversation.calls_left,
             always: conversation.always,
-            judged: model.provider != Provider::Replay && is_judged,
+            // a policy may come while the turn runs
+            judged: model.provider != Provider::Replay,
             seen: conversation.seen,
             principal: Principal::clone(who),
             waiting: conversation.waiting,
@@ -427,12 +427,6 @@ fn listed(names: &[&str]) -> String {
     }
     text.push(']');
     text
-}
-
-/// Whether the rules have anything to say of a turn with these tools. Servers may label their tools, too, and the flow rule
-/// is there without a policy.
-fn is_judged(project: &Project, set: &ToolSet, seen: Labels) -> bool {
-    !project.policy.is_empty() || !seen.is_empty() || set.has_labels()
 }
 
 #[cfg(test)]

@@ -127,7 +127,8 @@ pub(crate) fn drive(
                             }
                             Err(_) => match turn.take(Entry::TimeUp { limit: turn_timeout }) {
                                 Taken::Nothing => {
-                                    turn.take(Entry::Failed(too_long(&upstreams, turn_timeout)));
+                                    let limit = turn.course.ending();
+                                    turn.take(Entry::Failed(too_long(&upstreams, turn_timeout, limit)));
                                     answer = None;
                                 }
                                 taken => {
@@ -415,11 +416,13 @@ fn share() -> f64 {
     f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
 }
 
-fn too_long(upstreams: &Upstreams, limit: Duration) -> ModelError {
+/// `ending` is what the last answer may take, where that is what is missing.
+fn too_long(upstreams: &Upstreams, limit: Duration, ending: Option<Duration>) -> ModelError {
+    let of = if ending.is_some() { "last answer" } else { "turn" };
     ModelError::Timeout {
-        url: format!("the turn of model `{}`", upstreams.name()),
+        url: format!("the {of} of model `{}`", upstreams.name()),
         what: "come to its end".into(),
-        limit,
+        limit: ending.unwrap_or(limit),
     }
 }
 

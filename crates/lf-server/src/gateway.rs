@@ -364,6 +364,11 @@ impl Gate<'_> {
         if let Err(over) = app.quotas.admit_call(&self.asks.principal).await {
             return Ok(merged::failed(&over.to_string()));
         }
+        let channel = channel.clone().guarded({
+            let (rules, model, facts, arguments) =
+                (rules.clone(), self.model.clone(), facts.clone(), arguments.clone());
+            move || permit(&rules, &Asked { model: model.as_deref(), facts: &facts, arguments: &arguments })
+        });
         // a client has no say in on whose behalf it asks
         request.meta.remove(ON_BEHALF);
         let is_itself = !itself(std::iter::once(server), app.address.get().copied()).is_empty();
@@ -372,7 +377,11 @@ impl Gate<'_> {
             request.meta.insert(ON_BEHALF.to_owned(), mandate.token().into());
         }
         tracing::info!(server = server_name, tool, "Executing MCP tool");
-        let outcome = pool.relay(server, request, caller, channel).await;
+        let outcome = pool.relay(server, request, caller, &channel).await;
+        if let Err(Refused::Forbidden(why)) = outcome {
+            rules.record(&on_record, &Became::Denied(&why));
+            return Ok(merged::failed(&denial(&why)));
+        }
         let said = match &outcome {
             Ok(result) if result.get("isError").is_none_or(|failed| failed != true) => {
                 "Tool execution successful"

@@ -7,11 +7,11 @@ mod eyes;
 mod settling;
 mod trail;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{info, warn};
 
 use crate::app::{Key, Look, Projects, Reader};
@@ -99,10 +99,21 @@ impl Watching {
             }
             taken
         });
-        acted.await.unwrap_or_else(|reason| {
-            warn!(error = reason, "the configuration cannot be looked at");
-            false
-        })
+        match acted.await {
+            Ok(taken) => taken,
+            Err(reason) => {
+                warn!(error = reason, "the configuration cannot be looked at");
+                self.end_of_the_look().await;
+                false
+            }
+        }
+    }
+
+    /// A look that hangs goes on aside. Another one would hang, too, and take the room of those who read other files.
+    async fn end_of_the_look(&self) {
+        while matches!(self.eyes.try_lock(), Err(TryLockError::WouldBlock)) {
+            sleep(POLL).await;
+        }
     }
 }
 

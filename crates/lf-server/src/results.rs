@@ -1,6 +1,7 @@
 //! Results that were too large for a model, kept whole for a while, and the tools with which a turn looks into its own.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lf_core::results::{KeptResult, Look, ResultRef, Room, SOURCE};
@@ -23,10 +24,16 @@ pub(crate) struct Results {
 
 impl Default for Results {
     fn default() -> Self {
+        Self::new(NEAR)
+    }
+}
+
+impl Results {
+    fn new(bytes: u64) -> Self {
         let near = moka::sync::Cache::builder()
             .weigher(|_, text: &Arc<str>| u32::try_from(text.len()).unwrap_or(u32::MAX))
             .eviction_policy(moka::policy::EvictionPolicy::lru())
-            .max_capacity(NEAR)
+            .max_capacity(bytes)
             .time_to_idle(NEAR_FOR)
             .build();
         Self { near }
@@ -41,6 +48,8 @@ pub(crate) struct Shelf {
     turn: String,
     room: Room,
     earlier: Arc<[ResultRef]>,
+    /// The handles of what was cut in this turn.
+    own: Arc<Mutex<HashSet<String>>>,
     /// Where the journals of the conversation are.
     journals: Option<(Store, String)>,
 }
@@ -57,12 +66,16 @@ impl Shelf {
             turn: setup.id.clone(),
             room: Room::new(setup.limits.result_tokens, setup.limits.result_bytes),
             earlier: earlier.collect(),
+            own: Arc::default(),
             journals,
         }
     }
 
     pub(crate) fn keep(&self, cut: Vec<KeptResult>) {
         for KeptResult { id, text } in cut {
+            if id.turn == self.turn {
+                self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(id.handle.clone());
+            }
             self.results.near.insert(id, text);
         }
     }
@@ -82,22 +95,21 @@ impl Shelf {
     }
 
     async fn find(&self, handle: &str) -> Result<Arc<str>, String> {
-        let own = ResultRef { turn: self.turn.clone(), handle: handle.to_owned() };
-        if let Some(text) = self.results.near.get(&own) {
+        let is_own = self.own.lock().unwrap_or_else(PoisonError::into_inner).contains(handle);
+        let id = match self.earlier.iter().rev().find(|id| id.handle == handle) {
+            _ if is_own => ResultRef { turn: self.turn.clone(), handle: handle.to_owned() },
+            Some(earlier) => earlier.clone(),
+            // for a handle that a model made up no journal is read
+            None => return Err(format!("there is no result `{handle}` in this conversation")),
+        };
+        if let Some(text) = self.results.near.get(&id) {
             return Ok(text);
         }
-        let earlier = self.earlier.iter().rev().find(|id| id.handle == handle);
-        let id = earlier.unwrap_or(&own);
-        if let Some(text) = self.results.near.get(id) {
-            return Ok(text);
-        }
-        match self.journalled(id).await {
-            Some(text) => Ok(text),
-            None if earlier.is_some() => Err(format!(
+        self.journalled(&id).await.ok_or_else(|| {
+            format!(
                 "`{handle}` is not kept any more: call the tool that it came from again, for less at a time"
-            )),
-            None => Err(format!("there is no result `{handle}` in this conversation")),
-        }
+            )
+        })
     }
 
     /// Tells the turn again what its journal has: that cuts the same results.
@@ -114,9 +126,13 @@ impl Shelf {
         for entry in entries {
             course.take(entry, &mut events).ok()?;
             events.clear();
-            self.keep(course.take_cut());
+            // only this one: the others could drive it out
+            if let Some(found) = course.take_cut().into_iter().find(|cut| cut.id == *id) {
+                self.results.near.insert(found.id, found.text.clone());
+                return Some(found.text);
+            }
         }
-        self.results.near.get(id)
+        None
     }
 }
 
@@ -160,3 +176,6 @@ impl Default for Shelf {
         Self::new(&Results::default(), &setup, None)
     }
 }
+
+#[cfg(test)]
+mod tests;

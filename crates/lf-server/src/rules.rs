@@ -121,6 +121,11 @@ pub(crate) trait Check: Send + Sync {
         false
     }
 
+    /// What the configuration labels a tool with now.
+    fn labels_of(&self, _tool: &ToolRef) -> Labels {
+        Labels::default()
+    }
+
     /// Puts on record what became of a call.
     fn record(&self, _told: &Told<'_>, _became: &Became<'_>) {}
 }
@@ -148,8 +153,7 @@ pub(crate) fn judge(check: &dyn Check, standing: Vec<Standing<'_>>, model: &str)
         if verdict == Approval::Deny {
             check.record(&Told::from(&asked), &Became::Denied(&why));
         }
-        // what a server's `approval` asks for is asked without a rule's words
-        (verdict != Approval::Auto && !why.is_empty()).then_some(Judged { call, verdict, why })
+        (verdict != Approval::Auto).then_some(Judged { call, verdict, why })
     });
     judged.collect()
 }
@@ -158,6 +162,7 @@ pub(crate) fn judge(check: &dyn Check, standing: Vec<Standing<'_>>, model: &str)
 pub(crate) type Active = Arc<dyn Fn() -> Option<Arc<Project>> + Send + Sync>;
 
 /// What a turn began with.
+#[derive(Clone)]
 pub(crate) struct Began {
     pub project: Arc<Project>,
     /// The model that was asked for. What it may not use any more, none that answers in its place may, either.
@@ -167,6 +172,7 @@ pub(crate) struct Began {
 
 /// What whoever asks reaches, and the rules of a project's file, both as they are at each look: whose servers a model may
 /// use, which tools they offer, the policy, and `approval`.
+#[derive(Clone)]
 pub(crate) struct Rules {
     project: Active,
     asks: Authority,
@@ -263,6 +269,7 @@ impl Check for Rules {
             return listed;
         }
         let Facts { tool, hints, labels, earlier, seen, .. } = asked.facts;
+        let (earlier, seen) = project.policy.relabelled(earlier, *seen);
         let case = Case {
             model: asked.model,
             key: self.asks.key(),
@@ -270,11 +277,15 @@ impl Check for Rules {
             hints: *hints,
             labels: labels.and(project.policy.labels_of(tool)),
             arguments: asked.arguments,
-            earlier,
-            seen: *seen,
+            earlier: &earlier,
+            seen,
         };
         // the policy first: of two that ask, it is the one with a reason
         project.policy.judge(&case, end).and(listed)
+    }
+
+    fn labels_of(&self, tool: &ToolRef) -> Labels {
+        (self.project)().map(|project| project.policy.labels_of(tool)).unwrap_or_default()
     }
 
     fn record(&self, told: &Told<'_>, became: &Became<'_>) {

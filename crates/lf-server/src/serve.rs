@@ -105,7 +105,10 @@ async fn serve_all(app: Arc<App>, listener: TcpListener, options: Serve) {
     let service = router(shared, hosts);
     app.projects().reader().begin_record();
     let watching = reload::watch(app.projects().clone(), options.reload);
-    tasks.spawn(options.stop.clone().run_until_cancelled_owned(watching));
+    // what runs is held against the files as they are, also while it is drained; nobody waits for the watcher to end
+    let watched = CancellationToken::new();
+    TaskTracker::new().spawn(watched.clone().run_until_cancelled_owned(watching));
+    let watched = watched.drop_guard();
     app.recover().await;
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS));
@@ -166,6 +169,7 @@ async fn serve_all(app: Arc<App>, listener: TcpListener, options: Serve) {
     // turns are left before the sessions end under them, and with them those who wait for an answer of theirs
     let ended = async { tokio::join!(answered(), remembered()) };
     let _ = tokio::time::timeout(wait, ended).await;
+    drop(watched);
     tokio::select! {
         () = app.pool.shutdown() => {}
         () = options.now.cancelled() => {}

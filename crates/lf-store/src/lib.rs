@@ -23,6 +23,6 @@ pub use postgres::LEASE;
 #[doc(hidden)]
 pub use sqlite::Durability;
 pub use store::{
-    Begin, Conversation, End, Kept, Kind, Known, LeftWaiting, Page, Response, Store, TurnJournal, TurnRecord,
-    TurnState,
+    Begin, Change, Conversation, End, Kept, Kind, Known, LeftWaiting, Page, Response, Store, TurnJournal,
+    TurnRecord, TurnState,
 };

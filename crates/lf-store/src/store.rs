@@ -23,7 +23,7 @@ use crate::postgres::{Lane, Postgres};
 use crate::sqlite::{Durability, Sqlite};
 
 pub use approvals::LeftWaiting;
-pub use conversations::{Conversation, Kind, Page};
+pub use conversations::{Change, Conversation, Kind, Page};
 pub use messages::Kept;
 pub use responses::Response;
 pub use turns::{Begin, End, Known, TurnJournal, TurnRecord, TurnState};

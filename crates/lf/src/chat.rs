@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
@@ -11,6 +12,7 @@ use lf_core::tool::{self, Reply};
 use lf_core::{ChatEvent, Message, Project};
 use lf_server::{App, With};
 use serde_json::{Map, Value, json};
+use tokio::time::timeout;
 
 use crate::args;
 use crate::asking::{self, Asked, AtTheTerminal, Outcome};
@@ -23,6 +25,12 @@ use crate::transcript::{Terminal, Transcript, variables};
 
 /// Largest message that is read from a file or stdin, in bytes.
 const INPUT_LIMIT: u64 = 4 * 1024 * 1024;
+
+/// For a turn that is to be stopped to tell its name: it may wait for others of its conversation.
+const STOP_WAIT: Duration = Duration::from_secs(10);
+
+/// The events of a turn, or why there is none.
+type Begun = Result<BoxStream<'static, ChatEvent>, Trouble>;
 
 #[derive(Clone, Copy)]
 pub(crate) enum View {
@@ -176,12 +184,33 @@ impl Engine<'_> {
         }
     }
 
+    /// The same for a turn that has not told its name: a daemon begins it although its client leaves, so that it is waited for.
+    /// A second signal leaves it.
+    async fn stop_unnamed(&self, begun: impl Future<Output = Begun>, signals: &mut Signals) {
+        let Self::Kept(_) = self else { return };
+        let named = async {
+            let mut events = begun.await.ok()?;
+            loop {
+                match events.next().await? {
+                    ChatEvent::Started { turn, .. } => return Some(turn),
+                    event if event.is_last() => return None,
+                    _ => {}
+                }
+            }
+        };
+        tokio::select! {
+            named = timeout(STOP_WAIT, named) => match named {
+                Ok(turn) => self.stop(turn.as_deref()).await,
+                Err(_) => {
+                    let _ = writeln!(anstream::stderr(), "the turn has not begun within {STOP_WAIT:?}, and will run");
+                }
+            },
+            _ = signals.next() => {}
+        }
+    }
+
     /// `with` is for a turn that runs here; of a daemon's turn the person is asked only what has to be approved.
-    async fn events(
-        &self,
-        request: ChatRequest,
-        with: With,
-    ) -> Result<BoxStream<'static, ChatEvent>, Trouble> {
+    async fn events(&self, request: ChatRequest, with: With) -> Begun {
         match self {
             Engine::Here { app, scope } => match app.chat_with(scope.as_ref(), request, with).await {
                 Ok(events) => Ok(events.boxed()),
@@ -344,9 +373,11 @@ impl Conversation<'_> {
         let person = is_asked.then(|| Arc::new(person) as Arc<dyn tool::Person>);
         let recording = self.chat.record.as_deref().map(recording).transpose()?;
         let with = With { person, recording };
+        let mut begun = Box::pin(self.engine.events(request, with));
         let events = tokio::select! {
-            events = self.engine.events(request, with) => events,
+            events = &mut begun => events,
             caught = signals.next() => {
+                self.engine.stop_unnamed(begun, signals).await;
                 self.messages.truncate(before);
                 let _ = writeln!(anstream::stderr(), "stopped");
                 return Ok(Turn::Stopped(caught));
@@ -375,9 +406,13 @@ impl Conversation<'_> {
                 caught = signals.next() => break Some(caught),
             }
         };
-        // dropping the stream cancels the model's request and the running tools
-        drop(events);
         let mut transcript = screen.end(None)?;
+        if stopped.is_some() && transcript.turn.is_none() {
+            self.engine.stop_unnamed(std::future::ready(Ok(events)), signals).await;
+        } else {
+            // dropping the stream cancels the model's request and the running tools
+            drop(events);
+        }
         if stopped.is_some() {
             self.engine.stop(transcript.turn.as_deref()).await;
             let _ = writeln!(anstream::stderr(), "stopped");

@@ -88,13 +88,29 @@ pub(crate) fn listing(project: Option<&str>, words: Option<&str>, limit: u32) ->
 async fn whole(remote: &Remote, id: &str) -> Result<Value, Trouble> {
     let path = path_of(id)?;
     let mut conversation = remote.get(&path).await.map_err(hinted)?;
-    let mut messages = remote.get(&format!("{path}/messages")).await?;
+    let messages = messages(remote, &path).await?;
     let mut tools = remote.get(&format!("{path}/tools")).await?;
     Ok(json!({
         "conversation": conversation["conversation"].take(),
-        "messages": messages["messages"].take(),
+        "messages": messages,
         "enabled_tools": tools["enabled_tools"].take(),
     }))
+}
+
+/// All of them, part by part.
+async fn messages(remote: &Remote, path: &str) -> Result<Vec<Value>, Trouble> {
+    let mut all = Vec::new();
+    let mut after = 0;
+    loop {
+        let mut part = remote.get(&format!("{path}/messages?after={after}")).await?;
+        if let Value::Array(messages) = part["messages"].take() {
+            all.extend(messages);
+        }
+        match part["next_after"].as_i64().filter(|next| *next > after) {
+            Some(next) => after = next,
+            None => return Ok(all),
+        }
+    }
 }
 
 fn list(found: &Value, json: bool) -> Result<(), Trouble> {

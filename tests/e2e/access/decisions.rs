@@ -118,7 +118,7 @@ fn who_may_not_approve_approves_nothing_by_going_on() {
         let item = eventually("the item", || {
             let now = ask(&daemon, "GET", &path, key, None).ok();
             let last = now["output"].as_array()?.last()?.clone();
-            (last["type"] == "mcp_approval_request").then_some(last)
+            (now["status"] == "completed" && last["type"] == "mcp_approval_request").then_some(last)
         });
         let decision = json!({
             "type": "mcp_approval_response", "approval_request_id": item["id"], "approve": true,

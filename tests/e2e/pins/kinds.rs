@@ -117,8 +117,11 @@ fn of_a_tool() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Changes of more than one definition, each with the tools that stay.
-fn of_the_list() -> Vec<(&'static str, fn(&mut Value), &'static [&'static str])> {
+/// What a change is called, the change, and the tools that stay.
+type Change = (&'static str, fn(&mut Value), &'static [&'static str]);
+
+/// Changes of more than one definition.
+fn of_the_list() -> Vec<Change> {
     vec![
         ("a new tool", |said| said["tools"].as_array_mut().unwrap().push(rich("wipe")), &["look", "send"]),
         ("a tool that is gone", |said| drop(said["tools"].as_array_mut().unwrap().pop()), &["look"]),

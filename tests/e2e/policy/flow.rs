@@ -113,6 +113,30 @@ fn whatever_a_client_says_next_is_no_yes_where_it_keeps_the_conversation() {
 }
 
 #[test]
+fn what_was_seen_counts_after_the_conversation_was_made_short() {
+    let labels = json!({"look": ["private"], "browse": ["untrusted"], "send": ["egress"]});
+    let replies = vec![
+        Reply::calls([call("c1", "look", json!({})), call("c2", "browse", json!({}))]),
+        Reply::text("Read."),
+        Reply::text("They read."),
+        Reply::calls([call("c3", "send", json!({"n": 1}))]),
+        Reply::text("Not sent."),
+    ];
+    let bench = Bench::new(&json!({"flow": "deny"}), &labels, replies);
+    let daemon = bench.project.serve();
+    let respond = |body: &Value| post(&daemon.url("/v1/responses"), body).ok();
+    let read = respond(&json!({"model": "assistant", "input": "Look."}));
+    let body = json!({"model": "assistant", "previous_response_id": read["id"]});
+    let short = post(&daemon.url("/v1/responses/compact"), &body).ok();
+    let mut items = short["output"].as_array().expect("items").clone();
+    items.push(json!({"role": "user", "content": "Send it."}));
+    respond(&json!({"model": "assistant", "input": items}));
+    assert_eq!(bench.calls("send"), 0);
+    assert!(bench.result(4).contains("private results and untrusted"), "{}", bench.result(4));
+    bench.model.finish();
+}
+
+#[test]
 fn labels_that_a_server_tells_are_asked_about_without_a_policy() {
     let labelled = |name: &str, label: &str| ScriptedTool {
         meta: Some(json!({"io.lf/labels": [label]})),

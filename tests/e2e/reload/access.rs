@@ -9,6 +9,7 @@ use lf_tests::project::{Daemon, TestProject, document, scripted};
 use lf_tests::scripted_mcp::{Act, Script, ScriptedTool};
 use lf_tests::scripted_model::{Reply, ScriptedModel};
 use lf_tests::wait::{PATIENCE, eventually, within};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{SOON, generation};
@@ -110,13 +111,6 @@ fn a_tool_that_is_denied_is_not_called_by_a_running_turn() {
     refused("MCP server `m` has no tool `echo`", |_, server| server["approval"] = json!("deny"));
 }
 
-#[test]
-fn a_tool_that_needs_an_approval_now_is_not_called_without_one() {
-    refused("it needs a person's yes, and nobody has given it", |_, server| {
-        server["approval"] = json!({"echo": "ask"});
-    });
-}
-
 /// A rule that forbids `echo`.
 fn rule() -> Value {
     let rule = json!({"name": "no-echo", "tools": ["echo"], "verdict": "deny", "reason": "nothing is to be repeated"});
@@ -131,6 +125,86 @@ fn a_rule_that_came_meanwhile_holds_the_next_call_of_a_running_turn() {
     let told = turn.told(&config);
     assert!(told.contains("nothing is to be repeated"), "{told}");
     assert!(!turn.has("call echo"), "it ran");
+}
+
+/// A turn that is asked about its second call, by what the file says since its first one.
+fn asked(config: impl FnOnce(&MidTurn) -> Value) -> Value {
+    let turn = MidTurn::new();
+    let config = config(&turn);
+    let waiting = std::thread::scope(|scope| {
+        let deciding = scope.spawn(|| {
+            let url = |path: &str| turn.daemon.url(path);
+            let waiting = eventually("somebody to be asked", || {
+                let waiting = get(&url("/v1/approvals")).ok();
+                waiting["data"].as_array().expect("a list").first().cloned()
+            });
+            assert!(!turn.has("call echo"), "it ran unasked");
+            let decide = url(&format!("/v1/approvals/{}", waiting["id"].as_str().expect("an id")));
+            post(&decide, &json!({"decision": "approve", "by": "Ada"})).ok();
+            waiting
+        });
+        let told = turn.told(&config);
+        assert!(!told.contains("was not run"), "{told}");
+        deciding.join().expect("a decision")
+    });
+    assert!(turn.has("call echo"), "a yes is a yes");
+    turn.daemon.stop();
+    turn.project.assert_nothing_left();
+    waiting
+}
+
+#[test]
+fn a_policy_that_came_meanwhile_asks_about_the_next_call_of_a_running_turn() {
+    let waiting = asked(|turn| {
+        let mut config = turn.changed(|_, _| {});
+        let rule = json!({"tools": ["echo"], "verdict": "ask", "reason": "Ada wants to know"});
+        config["policy"] = json!({"rules": [rule]});
+        config
+    });
+    assert!(waiting["why"].as_str().is_some_and(|why| why.contains("Ada wants to know")), "{waiting}");
+}
+
+#[test]
+fn a_tool_that_needs_an_approval_now_is_asked_about_in_a_running_turn() {
+    let waiting = asked(|turn| turn.changed(|_, server| server["approval"] = json!({"echo": "ask"})));
+    assert_eq!(waiting.get("why").and_then(Value::as_str).unwrap_or_default(), "", "{waiting}");
+}
+
+/// Labels of the turn's only result so far, and of the tool that it calls next.
+#[test]
+fn labels_that_came_meanwhile_count_for_results_of_a_running_turn() {
+    let turn = MidTurn::new();
+    let mut config = turn.changed(|_, server| {
+        server["labels"] = json!({"gate": ["private", "untrusted"], "echo": ["egress"]});
+    });
+    config["policy"] = json!({"flow": "deny"});
+    let told = turn.told(&config);
+    assert!(told.contains("private results and untrusted"), "{told}");
+    assert!(!turn.has("call echo"), "it ran");
+}
+
+#[test]
+fn a_rule_that_comes_while_the_daemon_drains_holds_the_next_call_of_a_running_turn() {
+    let turn = MidTurn::new();
+    let mut config = turn.changed(|_, _| {});
+    config["policy"] = rule();
+    std::thread::scope(|scope| {
+        let url = turn.daemon.url("/v1/chat/completions");
+        let answer = scope.spawn(move || post(&url, &chat("hi")).ok());
+        eventually("the call to run", || turn.has("call gate").then_some(()));
+        turn.daemon.signal(Signal::SIGTERM);
+        let says = |words: &str| turn.daemon.log().contains(words).then_some(());
+        eventually("the drain", || says("draining"));
+        turn.project.write("llamafarm.yaml", &format!("{config:#}"));
+        within(SOON, "the change to be active", || says("configuration reloaded"));
+        std::fs::write(&turn.gate, "").unwrap();
+        assert_eq!(answer.join().unwrap()["choices"][0]["message"]["content"], "done");
+    });
+    let told = turn.model.request(2).result_of("b").unwrap();
+    assert!(told.contains("nothing is to be repeated"), "{told}");
+    assert!(!turn.has("call echo"), "it ran");
+    assert_eq!(turn.daemon.wait(Duration::from_secs(10)).status, Some(0));
+    turn.project.assert_nothing_left();
 }
 
 #[test]

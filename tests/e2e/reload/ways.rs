@@ -287,10 +287,11 @@ fn no_beginning_of_a_file_that_is_being_written_becomes_active() {
         let mut file = None;
         let path = path.clone();
         move |at: usize, piece: &str| {
-            let file = file.get_or_insert_with(|| File::create(&path).unwrap());
-            file.write_all(piece.as_bytes()).unwrap();
+            let open = file.get_or_insert_with(|| File::create(&path).unwrap());
+            open.write_all(piece.as_bytes()).unwrap();
             if at == 4 {
-                file.sync_all().unwrap();
+                open.sync_all().unwrap();
+                file = None;
             }
         }
     };

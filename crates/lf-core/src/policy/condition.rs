@@ -128,7 +128,7 @@ impl Condition {
         match context.resolve(&self.expression) {
             Ok(Value::Bool(holds)) => Ok(holds),
             Ok(other) => Err(format!("it gives a value of type {}, and not true or false", type_of(&other))),
-            Err(error) => Err(shortened(error.to_string())),
+            Err(error) => Err(shortened(undecided(&error, &self.text))),
         }
     }
 
@@ -219,7 +219,7 @@ impl Room {
                     (Some(number), _, _) => Value::Int(number),
                     (_, Some(number), _) => Value::UInt(number),
                     (_, _, Some(number)) => Value::Float(number),
-                    _ => return Err(format!("{number} is no number that can be compared")),
+                    _ => return Err("a number of the arguments is none that can be compared".to_owned()),
                 }
             }
             Json::String(text) => self.text(text)?,
@@ -264,7 +264,38 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Errors of the language have the values in them, however large.
+/// Why a condition could not be decided. What the language says has the values in it, which are the caller's own and belong in
+/// no log: types are told instead, and names where the condition has them itself.
+fn undecided(error: &ExecutionError, text: &str) -> String {
+    use ExecutionError as Error;
+    let two = |one: &Value, other: &Value| format!("{} and {}", type_of(one), type_of(other));
+    match error {
+        Error::NoSuchKey(key) if text.contains(key.as_str()) => error.to_string(),
+        Error::NoSuchKey(_) => "No such key".to_owned(),
+        Error::NoSuchOverload(_)
+        | Error::InvalidArgumentCount { .. }
+        | Error::MissingArgumentOrTarget
+        | Error::UndeclaredReference(_) => error.to_string(),
+        // our own
+        Error::FunctionError { function, .. } if ["loop", "+", "matches"].contains(&function.as_str()) => {
+            error.to_string()
+        }
+        Error::FunctionError { function, .. } => {
+            format!("`{function}` cannot take the value that it is given")
+        }
+        Error::UnsupportedBinaryOperator(operator, one, other) => {
+            format!("`{operator}` cannot take {}", two(one, other))
+        }
+        Error::Overflow(operator, one, other) => format!("Overflow from `{operator}` of {}", two(one, other)),
+        Error::ValuesNotComparable(one, other) => format!("{} cannot be compared", two(one, other)),
+        Error::UnsupportedIndex(index, of) => format!("{} is no index of {}", type_of(index), type_of(of)),
+        Error::IndexOutOfBounds(_) => "Index out of bounds".to_owned(),
+        Error::DivisionByZero(_) | Error::RemainderByZero(_) => "Division by zero".to_owned(),
+        _ => "its values do not go together".to_owned(),
+    }
+}
+
+/// A pattern or a name may be long.
 fn shortened(mut error: String) -> String {
     const LONGEST: usize = 300;
     if error.len() > LONGEST {

@@ -1,7 +1,7 @@
 //! What tools bring into a conversation, and what they can take out of it.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// What the file says of a tool's results, or of where its arguments go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,8 +53,25 @@ impl Labels {
     /// What a server says of a tool as it lists it: a daemon that is asked for tools tells their labels on. Its word adds
     /// to what the file says, and takes nothing away.
     pub fn told(tool: &Value) -> Self {
-        let told = tool.get("_meta").and_then(|meta| meta.get(Self::TOLD)).and_then(Value::as_array);
-        let words: Vec<&str> = told.into_iter().flatten().filter_map(Value::as_str).collect();
+        Self::named(tool.get("_meta").and_then(|meta| meta.get(Self::TOLD)))
+    }
+
+    /// What a message carries that stands for others, as a summary does: `rest` is its own.
+    pub fn carried(rest: &Map<String, Value>) -> Self {
+        Self::named(rest.get(Self::CARRIED))
+    }
+
+    /// Has a message carry them, for who reads it later: no API is sent them.
+    pub fn carry(self, rest: &mut Map<String, Value>) {
+        if !self.is_empty() {
+            rest.insert(Self::CARRIED.to_owned(), json!(self));
+        }
+    }
+
+    /// Those of a list of names that there are.
+    pub fn named(names: Option<&Value>) -> Self {
+        let names = names.and_then(Value::as_array).into_iter().flatten();
+        let words: Vec<&str> = names.filter_map(Value::as_str).collect();
         Label::ALL.into_iter().filter(|label| words.contains(&label.name())).collect()
     }
 
@@ -72,6 +89,8 @@ impl Labels {
 
     /// Key of `_meta`.
     const TOLD: &str = "io.lf/labels";
+    /// Key of a message's `rest`.
+    const CARRIED: &str = "$labels";
 
     pub fn iter(self) -> impl Iterator<Item = Label> {
         Label::ALL.into_iter().filter(move |label| self.has(*label))

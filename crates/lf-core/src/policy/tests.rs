@@ -55,6 +55,30 @@ fn policy(rules: Vec<Rule>) -> Policy {
 }
 
 #[test]
+fn labels_of_now_count_for_what_came_before_where_something_came_back() {
+    let tool = |name: &str| ToolRef { server: "mail".into(), name: name.into() };
+    let call = |name: &str, is_silent: bool| Earlier {
+        tool: tool(name),
+        labels: Labels::default(),
+        arguments: Arc::default(),
+        is_done: true,
+        has_failed: false,
+        is_silent,
+    };
+    let private: Labels = [Label::Private].into_iter().collect();
+    let untrusted: Labels = [Label::Untrusted].into_iter().collect();
+    let glob = |text: &str| Glob::new(text).expect("a glob").compile_matcher();
+    let labels = vec![(glob("read"), private), (glob("search"), untrusted)];
+    let policy = Policy { labels: [("mail".to_owned(), labels)].into_iter().collect(), ..Policy::default() };
+    let earlier = [call("read", false), call("search", true)];
+    let (now, seen) = policy.relabelled(&earlier, Labels::default());
+    assert_eq!(seen, private, "a call without an answer brings nothing in");
+    assert_eq!([now[0].labels, now[1].labels], [private, untrusted]);
+    let (same, seen) = Policy::default().relabelled(&earlier, untrusted);
+    assert_eq!((seen, same[0].labels), (untrusted, Labels::default()));
+}
+
+#[test]
 fn the_strictest_rule_counts_wherever_it_stands() {
     let rules = |verdicts: &[Approval]| {
         let rules = verdicts.iter().enumerate().map(|(at, verdict)| Rule::new(format!("{at}"), *verdict));

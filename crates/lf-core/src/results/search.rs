@@ -14,6 +14,8 @@ pub(super) const USUAL: usize = 20;
 const COMPILED: usize = 64 * 1024;
 /// Bytes that one call looks through with a regular expression, so that no pattern takes longer than seconds.
 const LOOKED_THROUGH: usize = 2 * 1024 * 1024;
+/// Bytes after those, for a match that begins in them to end.
+const BEYOND: usize = 64 * 1024;
 /// Bytes around a match that are told, on each side.
 const AROUND: usize = 100;
 
@@ -60,9 +62,17 @@ impl Search {
             true => text.floor_char_boundary(begin.saturating_add(LOOKED_THROUGH).min(size)),
             false => size,
         };
+        let seen = &text[..text.floor_char_boundary(end.saturating_add(BEYOND).min(size))];
         let (mut told, mut found, mut went_to) = (String::new(), 0, end);
         let (mut line, mut counted) = (line_of(text, begin), begin);
-        for place in regex.find_iter(&text[..end]).skip_while(|place| place.start() < begin) {
+        let mut next = begin;
+        while next < end
+            && let Some(place) = regex.find_at(seen, next).filter(|place| place.start() < end)
+        {
+            next = match place.is_empty() {
+                true => seen.ceil_char_boundary(place.end() + 1),
+                false => place.end(),
+            };
             line += text.as_bytes()[counted..place.start()].iter().filter(|byte| **byte == b'\n').count();
             counted = place.start();
             let entry = format!(
@@ -77,6 +87,7 @@ impl Search {
             room.take(&entry);
             told.push_str(&entry);
             found += 1;
+            went_to = end.max(next).min(size);
         }
         let more = if went_to < size { format!("; go on with offset {went_to}") } else { String::new() };
         Ok(format!("[{handle}: {found} match(es) in bytes {begin} to {went_to} of {size}{more}]\n{told}"))

@@ -109,6 +109,43 @@ fn places_are_found_by_text_and_by_regular_expression() {
 }
 
 #[test]
+fn what_lies_over_the_edge_of_what_one_call_looks_through_is_found_once() {
+    let edge = 2 * 1024 * 1024;
+    let find = |text: &str, pattern: &str, offset: usize| {
+        look(SEARCH, json!({"handle": "r", "pattern": pattern, "regex": true, "offset": offset}), text, WIDE)
+            .unwrap()
+    };
+    for before in [edge - 5, edge - 1, edge] {
+        let text = format!("{}needle{}", "x".repeat(before), "x".repeat(edge));
+        let first = find(&text, "needle$|needle", 0);
+        let goes_on = if before < edge { before + 6 } else { edge };
+        assert!(first.contains(&format!("go on with offset {goes_on}]")), "{first}");
+        let second = find(&text, "needle", goes_on);
+        let counts = [&first, &second].map(|told| told.matches("byte ").count());
+        assert_eq!(counts, if before < edge { [1, 0] } else { [0, 1] }, "{before}: {first}{second}");
+    }
+    // the edge is no end of a line
+    let text = format!("{}\n", "x".repeat(2 * edge));
+    assert!(find(&text, "x{3}$", 0).starts_with("[r: 0 match(es)"));
+}
+
+#[test]
+fn a_look_begins_where_it_is_told_to() {
+    let from = |offset: usize, pattern: &str| {
+        look(
+            SEARCH,
+            json!({"handle": "r", "pattern": pattern, "regex": true, "offset": offset}),
+            "aaaa\nab",
+            WIDE,
+        )
+        .unwrap()
+    };
+    assert!(from(1, "aa").starts_with("[r: 1 match(es)") && from(1, "aa").contains("byte 1, line 1"));
+    assert!(from(1, "^a").starts_with("[r: 1 match(es)") && from(1, "^a").contains("byte 5, line 2"));
+    assert!(from(0, "b*").starts_with("[r: 7 match(es)"), "{}", from(0, "b*"));
+}
+
+#[test]
 fn a_pattern_that_would_take_too_much_is_refused_or_goes_on_later() {
     let text = "a".repeat(MAX_KEPT);
     let huge = look(SEARCH, json!({"handle": "r", "pattern": "(a{500}){500}", "regex": true}), &text, WIDE)

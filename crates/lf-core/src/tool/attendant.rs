@@ -34,6 +34,15 @@ pub trait Attendant: Send + Sync {
         None
     }
 
+    /// Asked right before the call is sent, however often that is: what waited for a connection, for its turn or for a pause
+    /// may not be permitted any more.
+    ///
+    /// # Errors
+    /// Why it may not be sent, for the model to read.
+    fn may_send(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Calls of one party can be asked for one another: over stdio a server does not say for which call it asks.
     fn party(&self) -> Option<u64> {
         None

@@ -236,8 +236,11 @@ impl RunTools {
             // a rule may speak of a call for what came before it, which a new turn does not see any more: what was asked and
             // never decided is asked still
             let open = known.and_then(|known| known.of(index, tool)).filter(|ask| ask.decision.is_none());
-            let why = why.get(&index).or(open.and_then(|ask| ask.why.as_ref()));
-            if why.is_some() || self.turn.must_ask(&planned.call.name, tool) {
+            let told = why.get(&index);
+            // without words where its server's entry has it asked by now
+            let words = told.filter(|why| !why.is_empty());
+            let why = words.or(open.and_then(|ask| ask.why.as_ref()));
+            if told.is_some() || why.is_some() || self.turn.must_ask(&planned.call.name, tool) {
                 asks.push((index, planned.call.clone(), tool.clone(), why.cloned()));
             }
         }

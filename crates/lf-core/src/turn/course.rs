@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::event::ChatEvent;
 use crate::model::{ModelDelta, ModelError};
+use crate::policy::Labels;
 use crate::tool::{ToolError, ToolOutput};
 
 use super::{AskModel, AskPerson, Decision, Done, Judged, Rescue, Setup, StandIn, Step, begin};
@@ -52,6 +53,9 @@ pub enum Entry {
     Settled {
         call: usize,
         outcome: Result<ToolOutput, ToolError>,
+        /// What the configuration gave its tool when it ended; what the tool had when the turn began is known.
+        #[serde(default, skip_serializing_if = "Labels::is_empty")]
+        labels: Labels,
         #[serde(with = "seconds")]
         elapsed: Duration,
     },
@@ -164,8 +168,8 @@ impl Course {
             (Step::RunTools(run), Entry::Again { call, reason, pause }) => {
                 run.again(call, &reason, pause, events);
             }
-            (Step::RunTools(run), Entry::Settled { call, outcome, elapsed }) => {
-                run.settle(call, outcome, elapsed, events);
+            (Step::RunTools(run), Entry::Settled { call, outcome, labels, elapsed }) => {
+                run.settle(call, (outcome, labels), elapsed, events);
             }
             (Step::AskModel(ask), Entry::TimeUp { limit }) => return Ok(ask.time_up(limit, events)),
             (Step::RunTools(_), Entry::TimeUp { limit }) => {

@@ -127,10 +127,9 @@ impl Turn {
     /// Why a call is not run, where the turn has no room for it.
     pub(super) fn no_room(&self) -> Option<String> {
         match &self.ended_by {
-            Some(limit @ (Limit::Tokens { .. } | Limit::Cost { .. } | Limit::Time(_))) => {
-                Some(format!("this call was not run: the turn has reached {limit}"))
-            }
-            _ => None,
+            // what the client has allowed is told by each call that it does not allow
+            None | Some(Limit::ToolCalls | Limit::Rounds(_)) => None,
+            Some(limit) => Some(format!("this call was not run: the turn has reached {limit}")),
         }
     }
 

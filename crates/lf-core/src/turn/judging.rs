@@ -30,7 +30,7 @@ pub struct Judged {
     /// Its place in the round.
     pub call: usize,
     pub verdict: Approval,
-    /// For the model, or the person, to read.
+    /// For the model, or the person, to read; empty where the tool is always asked about.
     pub why: String,
 }
 
@@ -41,6 +41,9 @@ pub struct Ran {
     pub tool: ToolRef,
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
+    /// Nothing came back: what it did is unknown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_silent: bool,
 }
 
 /// A call as rules look at it.
@@ -123,7 +126,8 @@ impl RunTools {
             }
             let labels = tool.map(|tool| tool.labels).unwrap_or_default();
             let arguments = Arc::new(planned.call.arguments.value().cloned().unwrap_or_default());
-            all.push(Earlier { tool: id.clone(), labels, arguments, is_done: false, has_failed: false });
+            let tool = id.clone();
+            all.push(Earlier { tool, labels, arguments, is_done: false, has_failed: false, is_silent: true });
         }
         let all: Arc<[Earlier]> = all.into();
         let standing = open.into_iter().map(|(index, call, tool, count)| Standing {
@@ -146,6 +150,7 @@ impl Turn {
         let mut calls: HashMap<&str, &Map<String, Value>> = HashMap::new();
         let mut earlier = Vec::new();
         for (at, message) in self.request.messages.iter().enumerate() {
+            seen = seen.and(brought(message));
             match message {
                 Message::Assistant(said) if at >= self.given => {
                     let arguments = said
@@ -156,7 +161,6 @@ impl Turn {
                 }
                 Message::Tool(result) => {
                     let Some(ran) = &result.ran else { continue };
-                    seen = seen.and(ran.labels);
                     if at >= self.given {
                         earlier.push(Earlier {
                             tool: ran.tool.clone(),
@@ -167,6 +171,7 @@ impl Turn {
                                 .unwrap_or_default(),
                             is_done: true,
                             has_failed: result.is_error,
+                            is_silent: ran.is_silent,
                         });
                     }
                 }
@@ -179,11 +184,16 @@ impl Turn {
 
 /// What results in a conversation brought into it.
 pub fn seen_in<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Labels {
-    let labels = messages.into_iter().filter_map(|message| match message {
-        Message::Tool(result) => result.ran.as_ref().map(|ran| ran.labels),
-        _ => None,
-    });
-    labels.fold(Labels::default(), Labels::and)
+    messages.into_iter().map(brought).fold(Labels::default(), Labels::and)
+}
+
+fn brought(message: &Message) -> Labels {
+    match message {
+        Message::Tool(result) => result.ran.as_ref().map(|ran| ran.labels).unwrap_or_default(),
+        // a summary stands for what it was made of
+        Message::User(prose) => Labels::carried(&prose.rest),
+        _ => Labels::default(),
+    }
 }
 
 #[cfg(test)]

@@ -119,11 +119,11 @@ impl RunTools {
             .map(|(index, planned)| (index, planned, self.tries[index] > 0))
     }
 
-    /// What came of the call at this index.
+    /// What came of the call at this index, and what its tool is labelled with by now.
     pub fn settle(
         &mut self,
         index: usize,
-        outcome: Result<ToolOutput, ToolError>,
+        (outcome, labels): (Result<ToolOutput, ToolError>, Labels),
         elapsed: Duration,
         events: &mut Vec<ChatEvent>,
     ) {
@@ -154,8 +154,8 @@ impl RunTools {
             Err(error) => ToolResult::error(&planned.call, error.to_string()),
         };
         if let Some(tool) = self.tool(index).filter(|_| has_run) {
-            let labels = if has_answered { tool.labels } else { Labels::default() };
-            result.ran = Some(Box::new(Ran { tool: tool.id.clone(), labels }));
+            let labels = if has_answered { tool.labels.and(labels) } else { Labels::default() };
+            result.ran = Some(Box::new(Ran { tool: tool.id.clone(), labels, is_silent: !has_answered }));
         }
         events.push(ChatEvent::CallFinished { result: result.clone(), elapsed });
         self.results[index] = Some(result);

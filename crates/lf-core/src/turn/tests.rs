@@ -1,3 +1,4 @@
+use crate::policy::Labels;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +103,7 @@ fn play(setup: Setup, rounds: Vec<Vec<ModelDelta>>) -> (String, Vec<ModelRequest
                     .collect();
                 // the last one first: the order of completion must not matter
                 for (at, text) in jobs.into_iter().rev() {
-                    run.settle(at, Ok(output(&text)), Duration::ZERO, &mut events);
+                    run.settle(at, (Ok(output(&text)), Labels::default()), Duration::ZERO, &mut events);
                 }
                 run.finish(&mut events)
             }
@@ -356,7 +357,7 @@ fn failures_of_tools_are_results() {
     ask.push(end(FinishReason::ToolCalls), &mut events);
     let Step::RunTools(mut run) = ask.finish(&mut events) else { panic!("tools run") };
     let error = ToolError::Down { server: "sky".to_owned(), reason: "Connection refused".to_owned() };
-    run.settle(0, Err(error), Duration::ZERO, &mut events);
+    run.settle(0, (Err(error), Labels::default()), Duration::ZERO, &mut events);
     let Step::AskModel(ask) = run.finish(&mut events) else { panic!("the model is asked again") };
     check_history(&ask.request());
     assert!(told(&events).contains("error a \"MCP server `sky` is not available: Connection refused\""));

@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lf_core::model::ChatRequest;
+use lf_core::policy::Labels;
+use lf_core::turn::seen_in;
 use lf_core::{ChatEvent, Content, FinishReason, Message, Part, Prose, ToolChoice, Usage};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -75,6 +77,8 @@ pub struct Compaction {
     kept: Vec<Value>,
     /// Items that brought tools: a client declares those once.
     tools: Vec<Value>,
+    /// What results brought into the conversation: the summary is made of them.
+    labels: Labels,
     summary: String,
     end: Option<Result<(FinishReason, Usage), ErrorReply>>,
 }
@@ -106,6 +110,7 @@ impl Compaction {
         before.iter().chain(said).for_each(|message| transcript.message(message));
         let kept = kept(before.iter().chain(said));
         let tools = with_tools(before.iter().chain(said));
+        let labels = seen_in(before.iter().chain(said));
         let mut parameters = request.parameters;
         parameters.retain(|key, _| OPTIONS.contains(&key.as_str()));
         let question = ChatRequest {
@@ -122,7 +127,7 @@ impl Compaction {
             // nobody waits for the pieces, but a streamed answer shows that it is alive
             stream: true,
         };
-        (question, Self { kept, tools, summary: String::new(), end: None })
+        (question, Self { kept, tools, labels, summary: String::new(), end: None })
     }
 
     pub fn push(&mut self, event: &ChatEvent) {
@@ -164,7 +169,7 @@ impl Compaction {
             item["id"] = item_id("msg", id, at).into();
         }
         output.push(json!({
-            "id": item_id("cmp", id, count), "type": "compaction", "encrypted_content": seal(summary, &self.tools),
+            "id": item_id("cmp", id, count), "type": "compaction", "encrypted_content": seal(&Sealed { summary: summary.to_owned(), tools: self.tools, labels: self.labels }),
         }));
         Ok(json!({
             "id": id, "object": "response.compaction", "created_at": created_at, "output": output,
@@ -177,7 +182,7 @@ impl Compaction {
 /// what was summed up must not speak with the authority of a system prompt.
 pub(super) fn read(path: &str, item: &Value) -> Result<Message, RequestError> {
     let sealed = string(path, item, "encrypted_content")?;
-    let (summary, tools) = open(&sealed).map_err(|problem| {
+    let Sealed { summary, tools, labels } = open(&sealed).map_err(|problem| {
         let path = format!("{path}.encrypted_content");
         let message = format!("`{path}` {problem}");
         let hint =
@@ -189,13 +194,14 @@ pub(super) fn read(path: &str, item: &Value) -> Result<Message, RequestError> {
     if !tools.is_empty() {
         rest.insert(WITH_TOOLS.to_owned(), tools.into());
     }
+    labels.carry(&mut rest);
     Ok(Message::User(Prose { content: (SO_FAR.to_owned() + &summary).into(), rest }))
 }
 
 /// The items that brought tools to what was summed up; none where the item cannot be read.
 pub(super) fn carried(item: &Value) -> Vec<Value> {
     let sealed = item["encrypted_content"].as_str().unwrap_or_default();
-    open(sealed).map(|(_, tools)| tools).unwrap_or_default()
+    open(sealed).map(|sealed| sealed.tools).unwrap_or_default()
 }
 
 /// As far as there is room, the newest first: with every request the client sends them again.
@@ -215,16 +221,26 @@ fn with_tools<'a>(messages: impl DoubleEndedIterator<Item = &'a Message>) -> Vec
     items
 }
 
-fn seal(summary: &str, tools: &[Value]) -> String {
+/// What travels with the client.
+struct Sealed {
+    summary: String,
+    tools: Vec<Value>,
+    labels: Labels,
+}
+
+fn seal(Sealed { summary, tools, labels }: &Sealed) -> String {
     let mut envelope = json!({"v": VERSION, "summary": summary});
     if !tools.is_empty() {
-        envelope["tools"] = tools.into();
+        envelope["tools"] = tools.as_slice().into();
+    }
+    if !labels.is_empty() {
+        envelope["labels"] = json!(labels);
     }
     let body = URL_SAFE_NO_PAD.encode(envelope.to_string());
     format!("{MARK}{body}.{}", digest(&body))
 }
 
-fn open(sealed: &str) -> Result<(String, Vec<Value>), String> {
+fn open(sealed: &str) -> Result<Sealed, String> {
     let damaged = || "is damaged".to_owned();
     let Some(rest) = sealed.strip_prefix(MARK) else {
         return Err("was not made by this program, and only who made it can read it".to_owned());
@@ -236,9 +252,11 @@ fn open(sealed: &str) -> Result<(String, Vec<Value>), String> {
     let bytes = URL_SAFE_NO_PAD.decode(body).map_err(|_| damaged())?;
     let envelope: Value = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
     match (&envelope["v"], &envelope["summary"]) {
-        (version, Value::String(summary)) if *version == VERSION => {
-            Ok((summary.clone(), envelope["tools"].as_array().cloned().unwrap_or_default()))
-        }
+        (version, Value::String(summary)) if *version == VERSION => Ok(Sealed {
+            summary: summary.clone(),
+            tools: envelope["tools"].as_array().cloned().unwrap_or_default(),
+            labels: Labels::named(envelope.get("labels")),
+        }),
         (version, _) => Err(format!("is of version {version}, and this program reads {VERSION}")),
     }
 }

@@ -1,6 +1,9 @@
 use lf_core::model::ChatRequest;
+use lf_core::policy::{Label, Labels};
+use lf_core::turn::{Ran, seen_in};
 use lf_core::{
-    Arguments, AssistantMessage, ChatEvent, Content, FinishReason, Message, Part, ToolCall, ToolResult, Usage,
+    Arguments, AssistantMessage, ChatEvent, Content, FinishReason, Message, Part, ToolCall, ToolRef,
+    ToolResult, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -156,6 +159,34 @@ fn a_compacted_conversation_goes_on_and_can_be_compacted_again() {
         ["message", "message", "message", "message", "compaction"],
         "no summary of a summary is kept"
     );
+}
+
+#[test]
+fn a_summary_carries_the_labels_of_what_it_is_made_of() {
+    let private: Labels = [Label::Private].into_iter().collect();
+    let tool = ToolRef { server: "mail".into(), name: "read".into() };
+    let call = ToolCall {
+        id: "a".to_owned(),
+        name: "read".to_owned(),
+        arguments: Arguments::parse("{}"),
+        rest: Map::new(),
+    };
+    let mut read = ToolResult::error(&call, "secret");
+    read.ran = Some(Box::new(Ran { tool, labels: private, is_silent: false }));
+    let mut said = vec![Message::Tool(read)];
+    // the second one is made of nothing but the first
+    for _ in 0..2 {
+        let (_, mut compaction) = planned(&json!({"model": "m", "input": "Shorter."}), &said);
+        compaction.push(&ChatEvent::Text("They read something.".to_owned()));
+        compaction.push(&finished(FinishReason::Stop));
+        let told = compaction.finish("resp_1", 5).unwrap();
+        let body = json!({"model": "m", "input": told["output"]});
+        let request = decode_request(body.to_string().as_bytes()).unwrap().0;
+        said = request.messages.clone();
+        assert_eq!(seen_in(&said), private);
+        let sent = to_upstream(Dialect::OpenaiChat, request).to_string();
+        assert!(sent.contains("They read something.") && !sent.contains("$labels"), "{sent}");
+    }
 }
 
 #[test]

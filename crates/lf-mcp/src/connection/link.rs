@@ -102,6 +102,8 @@ pub(crate) enum AskError {
         failure: Failure,
         after: Option<Duration>,
     },
+    /// Whoever attends the call has it not sent, for this reason.
+    Forbidden(String),
 }
 
 impl Link {
@@ -211,6 +213,9 @@ impl Link {
     /// Sends a request at once.
     pub(super) async fn send_now(&self, ask: Ask<'_>) -> Result<ServerResult, AskError> {
         let Ask { mut request, limits: (limit, total), told, asked, meta } = ask;
+        if let Some(Err(reason)) = asked.map(Attendant::may_send) {
+            return Err(AskError::Forbidden(reason));
+        }
         if told.tries_again() {
             request.extensions_mut().insert(Once);
         }
@@ -365,6 +370,7 @@ impl Link {
             AskError::VisitFirst { message, .. } => {
                 Failure::new(format!("refused {what}: {message} (code {VISIT_FIRST})"))
             }
+            AskError::Forbidden(reason) => Failure::new(format!("was not sent {what}: {reason}")),
             AskError::TooLarge(limit) => {
                 Failure::new(format!("answered {what} with more than {limit} bytes"))
             }

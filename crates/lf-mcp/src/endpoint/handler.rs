@@ -260,7 +260,7 @@ fn error(refused: Refused) -> ErrorData {
             let code = i32::try_from(code).map_or(ErrorCode::INTERNAL_ERROR, ErrorCode);
             ErrorData::new(code, message, data)
         }
-        Refused::Unavailable(_) => ErrorData::internal_error(message, None),
+        Refused::Forbidden(_) | Refused::Unavailable(_) => ErrorData::internal_error(message, None),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Who asks: what its client said of itself, and the way back to it while a request is running.
 
+use std::sync::Arc;
+
 use lf_core::project::Generation;
 use lf_core::tool::{Attendant, BoxFuture, Question, Reply, ToolProgress};
 use rmcp::RoleServer;
@@ -205,14 +207,35 @@ pub struct Channel {
     pub(crate) wanted_level: Option<Level>,
     pub(crate) asking: Asking,
     pub(crate) party: Option<u64>,
+    pub(crate) guard: Guard,
+}
+
+/// What says right before a request is sent whether it may be.
+#[derive(Clone, Default)]
+pub(crate) struct Guard(Option<Arc<MaySend>>);
+
+type MaySend = dyn Fn() -> Result<(), String> + Send + Sync;
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Guard").field(&self.0.is_some()).finish()
+    }
 }
 
 impl Channel {
+    /// The same for a request that is sent only where this says so, each time that it is sent; else it is
+    /// [`crate::Refused::Forbidden`] for the reason given.
+    #[must_use]
+    pub fn guarded(self, may_send: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Self { guard: Guard(Some(Arc::new(may_send))), ..self }
+    }
+
     /// For a client that wants to know nothing and cannot be asked, until it is said otherwise.
     pub(crate) fn new() -> (Self, mpsc::Receiver<Told>) {
         let (told, receiver) = mpsc::channel(BUFFER);
         let (wants_progress, level, wanted_level, party) = (false, None, None, None);
-        (Self { told, wants_progress, level, wanted_level, asking: Asking::Never, party }, receiver)
+        let guard = Guard::default();
+        (Self { told, wants_progress, level, wanted_level, asking: Asking::Never, party, guard }, receiver)
     }
 
     /// Hands a message of the server on.
@@ -249,6 +272,10 @@ impl Attendant for Channel {
     /// For clients that want to read messages.
     fn note(&self, note: String) {
         self.log(json!({"level": "info", "logger": "lf", "data": note}));
+    }
+
+    fn may_send(&self) -> Result<(), String> {
+        self.guard.0.as_ref().map_or(Ok(()), |may_send| may_send())
     }
 
     fn party(&self) -> Option<u64> {

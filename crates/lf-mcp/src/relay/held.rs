@@ -121,6 +121,7 @@ impl SessionPool {
             wanted_level: channel.wanted_level,
             asking: Asking::Held(asks),
             party: channel.party,
+            guard: channel.guard.clone(),
             ..inner
         };
         let (live, server, request, caller) =

@@ -222,6 +222,64 @@ fn said(peer: &Peer) -> (usize, usize) {
 }
 
 #[tokio::test]
+async fn a_call_that_is_passed_on_is_sent_only_where_it_is_permitted() {
+    // of the older generation and of the newer one: for a modern client the first is held open behind it
+    for (peer, generation) in [
+        (Peer::start(legacy).await, Generation::Legacy),
+        (Peer::start(legacy).await, Generation::Modern),
+        (Peer::start(modern).await, Generation::Modern),
+    ] {
+        let (pool, server) = (pool(), http(&peer.url, Duration::from_secs(5)));
+        let caller = Caller::new(generation, json!({}), Value::Null);
+        let (channel, _told) = Channel::new();
+        let channel = channel.guarded(|| Err("not any more".to_owned()));
+        let passed = pool.relay(&server, tool_call(), &caller, &channel).await;
+        assert_eq!(passed, Err(Refused::Forbidden("not any more".to_owned())));
+        assert_eq!(peer.count("tools/call"), 0);
+        let channel = channel.guarded(|| Ok(()));
+        assert!(pool.relay(&server, tool_call(), &caller, &channel).await.is_ok());
+        pool.shutdown().await;
+    }
+}
+
+/// May send so often.
+struct Allowed(std::sync::atomic::AtomicUsize);
+
+impl lf_core::tool::Attendant for Allowed {
+    fn progress(&self, _: ToolProgress) {}
+
+    fn may_send(&self) -> Result<(), String> {
+        use std::sync::atomic::Ordering::SeqCst;
+        let take = |left: usize| left.checked_sub(1);
+        let left = self.0.fetch_update(SeqCst, SeqCst, take);
+        left.map(drop).map_err(|_| "not any more".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_permitted_each_time_that_it_is_sent() {
+    let peer = Peer::start(|request| match request.rpc() {
+        "tools/call" => Reply::new(429, "text/plain", "").with("retry-after", "1"),
+        _ => legacy(request),
+    })
+    .await;
+    let pool = pool();
+    let tools = pool.tools([(NAME.to_owned(), Ok(http(&peer.url, Duration::from_secs(5))))]);
+    list(&tools).await;
+    let tool = ToolRef { server: NAME.into(), name: "echo".into() };
+    for times in [0, 1, 2] {
+        let sent = peer.count("tools/call");
+        let outcome = tools.call(&tool, &serde_json::Map::new(), &Allowed(times.into())).await;
+        assert!(
+            matches!(&outcome, Err(ToolError::Denied { reason, .. }) if reason == "not any more"),
+            "{outcome:?}"
+        );
+        assert_eq!(peer.count("tools/call"), sent + times);
+    }
+    pool.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_modern_server_gets_no_more_answers_in_one_call_than_a_legacy_one() {
     let peer = Peer::start(curious(5)).await;
     let (pool, server) = (pool(), modern_only(&peer.url, Duration::from_secs(5)));

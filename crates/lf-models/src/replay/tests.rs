@@ -34,7 +34,7 @@ fn cassette() -> tempfile::NamedTempFile {
     let settled = |call: usize, text: &str| {
         let content = vec![ToolContent::Text(text.to_owned())];
         let outcome = Ok(ToolOutput { content, ..ToolOutput::default() });
-        Entry::Settled { call, outcome, elapsed: Duration::ZERO }
+        Entry::Settled { call, outcome, labels: lf_core::policy::Labels::default(), elapsed: Duration::ZERO }
     };
     let begun = Entry::Begun(Box::new(setup.clone()));
     let mut file = tempfile::NamedTempFile::new().unwrap();

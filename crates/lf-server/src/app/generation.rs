@@ -7,6 +7,8 @@ use std::time::SystemTime;
 use lf_config::{Diagnostic, LoadError, Loaded, Severity};
 use lf_core::Project;
 
+use super::disk;
+
 /// A file that is right, as it was read.
 #[derive(Debug, Clone)]
 pub struct Opened {
@@ -14,20 +16,23 @@ pub struct Opened {
     /// Where it is; a project without a file is never read again.
     pub path: Option<PathBuf>,
     pub text: String,
+    /// SHA-256 of the `.env` that was read with it.
+    pub dotenv: Option<String>,
     /// Warnings and notes.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl From<Loaded> for Opened {
     fn from(loaded: Loaded) -> Self {
-        let Loaded { project, diagnostics, source, .. } = loaded;
-        Self { project, path: Some(source.path), text: source.text, diagnostics }
+        let Loaded { project, diagnostics, source, dotenv, .. } = loaded;
+        let dotenv = dotenv.map(|text| disk::revision(text.expose().as_bytes()));
+        Self { project, path: Some(source.path), text: source.text, dotenv, diagnostics }
     }
 }
 
 impl From<Project> for Opened {
     fn from(project: Project) -> Self {
-        Self { project, path: None, text: String::new(), diagnostics: Vec::new() }
+        Self { project, path: None, text: String::new(), dotenv: None, diagnostics: Vec::new() }
     }
 }
 

@@ -106,10 +106,12 @@ impl Reader {
         if let Some(mut main) = main {
             let path = main.path.take().map(|path| std::path::absolute(&path).unwrap_or(path));
             let path = path.unwrap_or_default();
-            let dotenv = dotenv(&path);
             let programs = reader.finish(&Key::Main, &mut main.project);
             let state = State::of(&path, &reader.approvals.path(), programs);
-            reader.write().main = Some(Slot::new(state, main, dotenv));
+            // it was read a while ago, and nobody has looked since
+            let mut slot = Slot::new(state, main);
+            slot.is_unseen = true;
+            reader.write().main = Some(slot);
         }
         reader
     }
@@ -182,17 +184,22 @@ impl Reader {
                 }
                 Begin::Read(looks) => looks,
             };
-            if let (Key::Stored(directory), None) = (key, state.file) {
-                self.forget(directory);
-                return Ok(Look::Gone);
-            }
-            let dotenv = dotenv(&state.path);
-            let opened = (self.loader)(&state.path);
+            let opened = match (key, state.file) {
+                // its file may be on its way, and its directory is what it is
+                (Key::Stored(directory), None) if looks.is_none() || !state.has_directory => {
+                    self.forget(directory);
+                    return Ok(Look::Gone);
+                }
+                (Key::Stored(_), None) => {
+                    let path = state.path.display();
+                    Err(Broken::new(format!("cannot read {path}: it is gone, or a link")))
+                }
+                _ => (self.loader)(&state.path),
+            };
             if self.state_of(key) != state {
                 continue;
             }
-            let found = Found { state, dotenv, opened };
-            if let Some(look) = self.settle(key, looks, found, how)? {
+            if let Some(look) = self.settle(key, looks, (state, opened), how)? {
                 return Ok(look);
             }
         }
@@ -228,8 +235,13 @@ impl Reader {
     }
 
     /// Takes what was found, or refuses it. `None` when another look was faster.
-    fn settle(&self, key: &Key, looks: Option<u64>, found: Found, how: How) -> Result<Option<Look>, Broken> {
-        let Found { state, dotenv, opened } = found;
+    fn settle(
+        &self,
+        key: &Key,
+        looks: Option<u64>,
+        (state, opened): (State, Result<Opened, Broken>),
+        how: How,
+    ) -> Result<Option<Look>, Broken> {
         let mut opened = match opened {
             Ok(opened) => opened,
             Err(broken) => return self.refuse(key, looks, state, broken),
@@ -246,7 +258,7 @@ impl Reader {
         let mut slots = self.write();
         let Some(slot) = slots.get_mut(key) else {
             let Key::Stored(directory) = key else { return Ok(Some(Look::Same)) };
-            slots.stored.insert(directory.clone(), Slot::new(state, opened, dotenv));
+            slots.stored.insert(directory.clone(), Slot::new(state, opened));
             self.first_read.notify_one();
             return Ok(Some(Look::Taken));
         };
@@ -254,7 +266,7 @@ impl Reader {
             return Ok(None);
         }
         let was_refused = slot.refused.is_some();
-        let Some(old) = slot.take(state, opened, dotenv) else {
+        let Some(old) = slot.take(state, opened) else {
             if was_refused {
                 info!(file = %slot.file().display(), generation = slot.active.number, "the configuration is right again, and as it was");
             }
@@ -274,7 +286,8 @@ impl Reader {
         state: State,
         mut broken: Broken,
     ) -> Result<Option<Look>, Broken> {
-        if state.file.is_none()
+        if matches!(key, Key::Main)
+            && state.file.is_none()
             && let Some(other) =
                 disk::FILES.iter().map(|file| state.path.with_file_name(file)).find(|path| path.exists())
         {
@@ -426,19 +439,6 @@ enum Begin {
     Wait(Duration),
     /// With the number of looks that were taken before; `None` where nothing is known yet.
     Read(Option<u64>),
-}
-
-/// What a look found.
-struct Found {
-    state: State,
-    dotenv: Option<String>,
-    opened: Result<Opened, Broken>,
-}
-
-/// The hash of the variables beside a file.
-fn dotenv(file: &Path) -> Option<String> {
-    let text = lf_config::read(&file.with_file_name(".env")).ok()?;
-    Some(disk::revision(text.as_bytes()))
 }
 
 fn told(slot: &Slot) {

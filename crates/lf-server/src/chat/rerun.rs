@@ -11,7 +11,7 @@ use lf_models::Otherwise;
 use lf_models::replay::RecordedTools;
 use serde_json::Value;
 
-use super::{With, is_judged, parameters, text_formats};
+use super::{With, parameters, text_formats};
 use crate::app::{App, Refusal};
 use crate::approvals::{About, Attendance};
 use crate::authority::Errand;
@@ -56,7 +56,6 @@ impl App {
         };
         let recorded = &cassette.setup;
         let (tools, set) = self.tools_again(&project, &model, cassette, calls).await;
-        let is_judged = is_judged(&project, &set, recorded.seen);
         let setup = Setup {
             id: uuid::Uuid::new_v4().simple().to_string(),
             model: model.name.clone(),
@@ -72,7 +71,7 @@ impl App {
             images: model.images,
             calls_left: recorded.calls_left,
             always: Vec::new(),
-            judged: calls == Calls::Run && is_judged,
+            judged: calls == Calls::Run,
             seen: recorded.seen,
             principal: Principal::owner(),
             waiting: None,

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::poll;
 use lf_core::message::ToolCall;
-use lf_core::tool::Attendant;
+use lf_core::policy::Labels;
+use lf_core::tool::{Attendant, BoxFuture, Question, Reply, ToolProgress};
 use lf_core::turn::{Entry, RunTools};
 use lf_core::{ToolError, ToolOutput, ToolSource};
 use tracing::info;
@@ -59,8 +60,17 @@ pub(super) async fn run_call(
     let attendant = attending.call(&call.id, is_tried_again, mandate);
     let arguments = call.arguments.value().unwrap_or(&empty);
     let asked = Asked { model: Some(&runner.model), facts: &facts, arguments };
-    let (outcome, elapsed) = execute_tool(&*runner.tools, &*runner.check, &asked, &call.id, &attendant).await;
-    Entry::Settled { call: index, outcome, elapsed }
+    let Came { outcome, labels, elapsed } =
+        execute_tool(&*runner.tools, &*runner.check, &asked, &call.id, &attendant).await;
+    Entry::Settled { call: index, outcome, labels, elapsed }
+}
+
+/// What came of a call.
+pub(crate) struct Came {
+    pub outcome: Result<ToolOutput, ToolError>,
+    /// What its result brings in by the configuration of its end.
+    pub labels: Labels,
+    pub elapsed: Duration,
 }
 
 /// The one place where a tool is run for a turn, and for who calls it alone: after everything else that decides about it,
@@ -71,30 +81,39 @@ pub(crate) async fn execute_tool(
     asked: &Asked<'_>,
     call_id: &str,
     attendant: &dyn Attendant,
-) -> (Result<ToolOutput, ToolError>, Duration) {
+) -> Came {
     let tool = &asked.facts.tool;
     let denied = |reason: String| {
         info!(server = %tool.server, tool = %tool.name, call_id, reason, "the call may not run");
         check.record(&Told::from(asked), &Became::Denied(&reason));
         let (server, tool) = (tool.server.to_string(), tool.name.to_string());
-        (Err(ToolError::Denied { server, tool, reason }), Duration::ZERO)
+        let outcome = Err(ToolError::Denied { server, tool, reason });
+        Came { outcome, labels: Labels::default(), elapsed: Duration::ZERO }
     };
-    if let Err(reason) = permit_now(tools, check, asked).await {
-        return denied(reason);
-    }
+    let mut facts = match permit_now(tools, check, asked).await {
+        Ok(facts) => facts,
+        Err(reason) => return denied(reason),
+    };
     let moved = check.moved(&tool.server);
     let source = moved.as_ref().map_or(tools, |moved| moved as &dyn ToolSource);
     let mut ready = source.ready(&tool.server);
     // a server that starts takes up to a minute, in which the rules may change
     if poll!(&mut ready).is_pending() {
         ready.await;
-        if let Err(reason) = permit_now(tools, check, asked).await {
-            return denied(reason);
-        }
+        facts = match permit_now(tools, check, asked).await {
+            Ok(facts) => facts,
+            Err(reason) => return denied(reason),
+        };
     }
     let started = Instant::now();
     info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
-    let outcome = source.call(tool, asked.arguments, attendant).await;
+    let asked_now = &Asked { facts: &facts, ..*asked };
+    let guarded = Guarded { attendant, check, asked: asked_now };
+    let outcome = match source.call(tool, asked.arguments, &guarded).await {
+        // nothing was sent
+        Err(ToolError::Denied { reason, .. }) => return denied(reason),
+        outcome => outcome,
+    };
     let elapsed = started.elapsed();
     let said = match &outcome {
         Ok(output) if !output.is_error => "Tool execution successful",
@@ -104,19 +123,58 @@ pub(crate) async fn execute_tool(
     };
     info!(server = %tool.server, tool = %tool.name, call_id, ?elapsed, "{said}");
     check.record(&Told::from(asked), &Became::settled(&outcome, elapsed));
-    (outcome, elapsed)
+    Came { outcome, labels: facts.labels.and(check.labels_of(tool)), elapsed }
 }
 
-/// Whether a call may run by the configuration of now, of the tool as its server lists it now.
-async fn permit_now(tools: &dyn ToolSource, check: &dyn Check, asked: &Asked<'_>) -> Result<(), String> {
-    let server = &asked.facts.tool.server;
-    let facts = match check.moved(server) {
-        Some(moved) => asked.facts.clone().listed_by(&moved).await,
+/// A call that is looked at once more when it is sent: its connection may have ended since it was ready.
+struct Guarded<'a> {
+    attendant: &'a dyn Attendant,
+    check: &'a dyn Check,
+    asked: &'a Asked<'a>,
+}
+
+impl Attendant for Guarded<'_> {
+    fn may_send(&self) -> Result<(), String> {
+        permit(self.check, self.asked)?;
+        self.attendant.may_send()
+    }
+
+    fn progress(&self, progress: ToolProgress) {
+        self.attendant.progress(progress);
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
+        self.attendant.ask(question)
+    }
+
+    fn note(&self, note: String) {
+        self.attendant.note(note);
+    }
+
+    fn tries_again(&self) -> bool {
+        self.attendant.tries_again()
+    }
+
+    fn on_behalf(&self) -> Option<&str> {
+        self.attendant.on_behalf()
+    }
+
+    fn party(&self) -> Option<u64> {
+        self.attendant.party()
+    }
+}
+
+/// Whether a call may run by the configuration of now, of the tool as its server lists it now: the facts by which it may.
+async fn permit_now(tools: &dyn ToolSource, check: &dyn Check, asked: &Asked<'_>) -> Result<Facts, String> {
+    let mut facts = asked.facts.clone();
+    match check.moved(&facts.tool.server) {
+        Some(moved) => facts = facts.listed_by(&moved).await,
         // it may have changed since it was offered
-        None if check.is_locked(server) => asked.facts.clone().listed_by(tools).await,
-        None => return permit(check, asked),
-    };
-    permit(check, &Asked { facts: &facts, ..*asked })
+        None if check.is_locked(&facts.tool.server) => facts = facts.listed_by(tools).await,
+        None => {}
+    }
+    permit(check, &Asked { facts: &facts, ..*asked })?;
+    Ok(facts)
 }
 
 #[cfg(test)]

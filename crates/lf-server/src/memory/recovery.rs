@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use lf_core::policy::Labels;
 use lf_core::results::SOURCE;
 use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
@@ -357,6 +358,7 @@ fn take_up(course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJ
                         tool: tool.name.to_string(),
                         reason: "this daemon was restarted".to_owned(),
                     }),
+                    labels: Labels::default(),
                     elapsed: std::time::Duration::ZERO,
                 }),
                 _ => None,

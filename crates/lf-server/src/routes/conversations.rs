@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use lf_core::message::Prose;
 use lf_core::model::ChatRequest;
 use lf_core::{ChatEvent, Message, Principal};
-use lf_store::{Conversation, Kept, Kind, Page};
+use lf_store::{Change, Conversation, Kept, Kind, Page};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -152,7 +152,8 @@ pub(super) async fn change(
     Object(changes): Object<Map<String, Value>>,
 ) -> Response {
     let changed = async {
-        let mut conversation = find(&shared, &who, &id).await?;
+        let conversation = find(&shared, &who, &id).await?;
+        let mut change = Change::default();
         for (key, value) in changes {
             let text = match value {
                 Value::String(text) => Some(text),
@@ -160,21 +161,21 @@ pub(super) async fn change(
                 _ => return Err(bad(&key, format!("`{key}` must be a text or null"))),
             };
             match key.as_str() {
-                "title" | "name" => conversation.title = text,
-                "system_prompt" | "system" => conversation.system = text,
-                "model" => conversation.model = text,
+                "title" | "name" => change.title = Some(text),
+                "system_prompt" | "system" => change.system = Some(text),
+                "model" => change.model = Some(text),
                 _ => {
                     let what = format!("`{key}` cannot be changed; title, system_prompt and model can");
                     return Err(bad(&key, what));
                 }
             }
         }
-        if let Some(model) = &conversation.model {
+        if let Some(Some(model)) = &change.model {
             let project = shared.app.project_of(&who, &conversation.scope).await?;
             shared.app.find_model(&who, Some(&project), Some(model)).await?;
         }
         let store = &shared.app.memory()?.store;
-        store.change(&conversation).await.map_err(|error| unkept(&error))?;
+        store.change(&id, change).await.map_err(|error| unkept(&error))?;
         find(&shared, &who, &id).await
     };
     caller.answer(changed.await, |conversation| {

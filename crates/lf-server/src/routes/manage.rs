@@ -205,7 +205,7 @@ async fn run(
     }
     let asked = Asked { model: None, facts: &facts, arguments: &arguments };
     let call_id = uuid::Uuid::new_v4().simple().to_string();
-    match execute_tool(&tools, &rules, &asked, &call_id, &|_: ToolProgress| {}).await.0 {
+    match execute_tool(&tools, &rules, &asked, &call_id, &|_: ToolProgress| {}).await.outcome {
         Ok(output) => Json(view::output(&call.server, &call.tool, &output)).into_response(),
         Err(error) => {
             let status = match &error {

@@ -1,12 +1,13 @@
 //! The messages of a kept conversation, in the document's form: OpenAI's, with an id and a time.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use lf_core::{Content, Message};
 use lf_dialects::openai_chat::decode_request;
-use lf_store::{Kept, StoreError};
+use lf_store::{Kept, Store, StoreError};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::conversations::{Object, bad, find};
@@ -18,24 +19,51 @@ use crate::reply::Caller;
 /// The fields that a message may be given with.
 const FIELDS: [&str; 5] = ["role", "content", "tool_calls", "tool_call_id", "name"];
 
+/// Messages of one answer, and the bytes that are kept of them: the one that goes beyond is the last.
+const MOST: u32 = 1000;
+const MOST_BYTES: i64 = 16 * 1024 * 1024;
+
+/// Which part of the messages is wanted.
+#[derive(Deserialize)]
+pub(super) struct Part {
+    /// How many at most.
+    limit: Option<u32>,
+    /// Behind this place, as an answer names it.
+    after: Option<i64>,
+}
+
+impl Part {
+    /// `messages`, and `next_after` where there are more.
+    pub(super) async fn of(&self, store: &Store, conversation: &str) -> Result<Map<String, Value>, Refusal> {
+        let limit = self.limit.unwrap_or(MOST).clamp(1, MOST);
+        let read = store.messages_within(conversation, self.after.unwrap_or(0), (limit, MOST_BYTES));
+        let (kept, has_more) = read.await.map_err(|error| unkept(&error))?;
+        let messages: Vec<Value> = kept.iter().map(message).collect();
+        let mut part = Map::from_iter([("messages".to_owned(), messages.into())]);
+        if let Some(last) = kept.last().filter(|_| has_more) {
+            part.insert("next_after".to_owned(), last.seq.into());
+        }
+        Ok(part)
+    }
+}
+
 pub(super) async fn list(
     State(shared): State<Shared>,
     Who(who): Who,
     Path(id): Path<String>,
+    Query(part): Query<Part>,
     caller: Caller,
 ) -> Response {
     let read = async {
         find(&shared, &who, &id).await?;
-        let store = &shared.app.memory()?.store;
-        store.messages(&id, 0).await.map_err(|error| unkept(&error))
+        part.of(&shared.app.memory()?.store, &id).await
     };
-    match read.await {
-        Ok(kept) => {
-            let messages: Vec<Value> = kept.iter().map(message).collect();
-            Json(json!({"success": true, "count": messages.len(), "messages": messages})).into_response()
-        }
-        Err(refusal) => caller.refusal(&refusal),
-    }
+    caller.answer(read.await, |mut part| {
+        let count = part["messages"].as_array().map_or(0, Vec::len);
+        part.insert("success".to_owned(), true.into());
+        part.insert("count".to_owned(), count.into());
+        Json(part)
+    })
 }
 
 pub(super) async fn get(

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use lf_core::model::ChatRequest;
 use lf_core::{Principal, Project};
 use lf_store::{Conversation, Kind, Page};
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::conversations::{now, owner};
-use super::messages::message;
+use super::messages::Part;
 use super::{Shared, Who};
 use crate::app::{App, Refusal};
 use crate::approvals::Attendance;
@@ -96,17 +96,14 @@ pub(super) async fn history(
     State(shared): State<Shared>,
     Who(who): Who,
     Path((namespace, project, session)): Path<(String, String, String)>,
+    Query(part): Query<Part>,
     caller: Caller,
 ) -> Response {
     let read = async {
         shared.app.find_project(&who, &namespace, &project).await?;
-        let store = &shared.app.memory()?.store;
-        store.messages(&id(&who, &namespace, &project, &session), 0).await.map_err(|error| unkept(&error))
+        part.of(&shared.app.memory()?.store, &id(&who, &namespace, &project, &session)).await
     };
-    caller.answer(read.await, |kept| {
-        let messages: Vec<Value> = kept.iter().map(message).collect();
-        Json(json!({"messages": messages}))
-    })
+    caller.answer(read.await, Json)
 }
 
 pub(super) async fn delete(

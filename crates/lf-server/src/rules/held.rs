@@ -55,6 +55,8 @@ impl HeldBack {
         if told.len() >= REMEMBERED && !told.contains_key(&key) {
             told.clear();
         }
-        told.insert(key, said.clone()).is_none_or(|before| before != said)
+        let is_new = told.get(&key) != Some(&said);
+        told.insert(key, said);
+        is_new
     }
 }

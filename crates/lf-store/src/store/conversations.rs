@@ -56,6 +56,14 @@ pub struct Conversation {
     pub updated: i64,
 }
 
+/// What is to be changed of a conversation: what is `None` stays, and what is `Some(None)` is taken away.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Change {
+    pub title: Option<Option<String>>,
+    pub system: Option<Option<String>>,
+    pub model: Option<Option<String>>,
+}
+
 /// A part of a long list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
@@ -137,23 +145,24 @@ impl Store {
         Ok(self.query(sql, params).await?.into_iter().map(conversation).collect())
     }
 
-    /// Keeps title, system prompt and model as they now are.
+    /// Changes what is named and nothing else: of changes at once none is lost, and of those of one field the last stays.
     ///
     /// # Errors
     /// [`StoreError::NotFound`]
-    pub async fn change(&self, changed: &Conversation) -> Result<(), StoreError> {
+    pub async fn change(&self, id: &str, change: Change) -> Result<(), StoreError> {
         let mut batch = Batch::default();
-        batch.add(
-            "UPDATE conversation SET title = ?2, system = ?3, model = ?4, updated = ?5 WHERE id = ?1",
-            vec![
-                changed.id.as_str().into(),
-                changed.title.clone().into(),
-                changed.system.clone().into(),
-                changed.model.clone().into(),
-                now().into(),
-            ],
-        );
-        self.found(batch, &changed.id).await
+        batch.add("UPDATE conversation SET updated = ?2 WHERE id = ?1", vec![id.into(), now().into()]);
+        let Change { title, system, model } = change;
+        for (sql, field) in [
+            ("UPDATE conversation SET title = ?2 WHERE id = ?1", title),
+            ("UPDATE conversation SET system = ?2 WHERE id = ?1", system),
+            ("UPDATE conversation SET model = ?2 WHERE id = ?1", model),
+        ] {
+            if let Some(text) = field {
+                batch.add(sql, vec![id.into(), text.into()]);
+            }
+        }
+        self.found(batch, id).await
     }
 
     /// Forgets a conversation with all that was said in it.

@@ -32,6 +32,31 @@ impl Store {
         rows.into_iter().map(kept).collect()
     }
 
+    /// A part of the messages after this place, in order, and whether there are more behind it: at most `count`, and none that
+    /// begins behind so many `bytes` of what is kept of them.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] names the message.
+    pub async fn messages_within(
+        &self,
+        conversation: &str,
+        after: i64,
+        (count, bytes): (u32, i64),
+    ) -> Result<(Vec<Kept>, bool), StoreError> {
+        let sql = "SELECT id, seq, created, turn, body FROM (
+                       SELECT id, seq, created, turn, body,
+                              sum(octet_length(body)) OVER (ORDER BY seq) - octet_length(body) AS ahead
+                       FROM (SELECT id, seq, created, turn, body FROM message
+                             WHERE conversation = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) AS some
+                   ) AS measured WHERE ahead < ?4 ORDER BY seq";
+        let params = vec![conversation.into(), after.into(), i64::from(count).into(), bytes.into()];
+        let found = self.query(sql, params).await?.into_iter().map(kept).collect::<Result<Vec<_>, _>>()?;
+        let Some(last) = found.last() else { return Ok((found, false)) };
+        let sql = "SELECT 1 FROM message WHERE conversation = ?1 AND seq > ?2 LIMIT 1";
+        let has_more = !self.query(sql, vec![conversation.into(), last.seq.into()]).await?.is_empty();
+        Ok((found, has_more))
+    }
+
     /// Those of one turn, in order: what was said to it, and what it said.
     ///
     /// # Errors

@@ -140,8 +140,10 @@ fn begun(messages: Vec<Message>) -> Entry {
     )))
 }
 
+mod changes;
 mod forgetting;
 mod owners;
+mod paging;
 mod spent;
 
 const ALL: Page = Page { offset: 0, limit: 100 };
@@ -151,15 +153,15 @@ async fn a_conversation_is_made_once_found_changed_and_forgotten(bench: Bench) {
     assert!(!bench.store.create(&conversation("a")).await.unwrap(), "a second one of this id");
     let found = bench.store.conversation("a").await.unwrap().unwrap();
     assert_eq!(found, conversation("a"));
-    let changed = Conversation { title: None, model: Some("m".to_owned()), ..found };
-    bench.store.change(&changed).await.unwrap();
+    let changed = Change { title: Some(None), model: Some(Some("m".to_owned())), ..Change::default() };
+    bench.store.change("a", changed.clone()).await.unwrap();
     let found = bench.store.conversation("a").await.unwrap().unwrap();
     assert_eq!((found.title, found.model.as_deref()), (None, Some("m")));
     bench.store.delete("a").await.unwrap();
     assert_eq!(bench.store.conversation("a").await.unwrap(), None);
     let gone = StoreError::NotFound { what: "conversation", id: "a".to_owned() };
     assert_eq!(bench.store.delete("a").await, Err(gone.clone()));
-    assert_eq!(bench.store.change(&changed).await, Err(gone));
+    assert_eq!(bench.store.change("a", changed).await, Err(gone));
 }
 
 async fn what_is_acknowledged_is_there_after_a_restart_and_can_be_gone_on_with(bench: Bench) {
@@ -406,8 +408,8 @@ async fn what_is_said_may_be_long_and_hold_any_character(bench: Bench) {
     let Message::User(said) = &kept[0].message else { panic!() };
     assert!(said.content.text().starts_with("first\0second \u{10ffff} w0 "));
     assert_eq!(bench.found("w100").await, "a");
-    let odd = Conversation { title: Some("a\0b".to_owned()), ..conversation("a") };
-    bench.store.change(&odd).await.unwrap();
+    let odd = Change { title: Some(Some("a\0b".to_owned())), ..Change::default() };
+    bench.store.change("a", odd).await.unwrap();
 }
 
 async fn lists_are_in_the_order_of_use(bench: Bench) {

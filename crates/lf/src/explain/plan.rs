@@ -25,11 +25,20 @@ use crate::{app, close, project};
 /// What one model is offered, by the names that it is shown.
 type Offer = IndexMap<String, Offered>;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 struct Offered {
     tokens: usize,
     destructive: bool,
     outlook: Outlook,
+    /// What is compared of it: without the places and numbers of rules.
+    essence: Outlook,
+}
+
+impl Offered {
+    fn is_as(&self, other: &Self) -> bool {
+        let what = |offered: &Self| (offered.tokens, offered.destructive);
+        what(self) == what(other) && self.essence == other.essence
+    }
 }
 
 /// One line of what changes.
@@ -129,23 +138,41 @@ fn offer(project: &Arc<Project>, model: &str, listed: &Catalogue) -> Option<Offe
     let catalogue = Catalogue { tools: tools.cloned().collect(), ..Catalogue::default() };
     let set = ToolSet::new(&catalogue, &found.tools, &[]);
     let specs = set.specs();
+    let unplaced = Arc::new(without_places(project));
     let offered = set.iter().zip(specs.iter()).map(|((name, target), spec)| {
         let description = spec.description.as_deref().unwrap_or_default();
         let bytes = name.len() + description.len() + spec.schema.to_string().len();
-        let (destructive, outlook) = match target {
+        let tokens = bytes.div_ceil(BYTES_PER_TOKEN);
+        let offered = match target {
             Target::Source(tool) => {
                 let known = Known { tool: tool.id.clone(), listed: Some(tool.clone()) };
-                (tool.hints.destructive, known.outlook(project, model))
+                let mut essence = known.outlook(&unplaced, model);
+                essence.depends.sort_unstable();
+                let outlook = known.outlook(project, model);
+                Offered { tokens, destructive: tool.hints.destructive, outlook, essence }
             }
             // the client runs it, or does not
             Target::Client(_) => {
-                (false, Outlook { verdict: Approval::Auto, why: String::new(), depends: Vec::new() })
+                let runs = Outlook { verdict: Approval::Auto, why: String::new(), depends: Vec::new() };
+                Offered { tokens, destructive: false, outlook: runs.clone(), essence: runs }
             }
         };
-        let offered = Offered { tokens: bytes.div_ceil(BYTES_PER_TOKEN), destructive, outlook };
         (name.to_owned(), offered)
     });
     Some(offered.collect())
+}
+
+/// Rules that say the same wherever they stand: a line more above them, or another name of the file, changes nothing.
+fn without_places(project: &Project) -> Project {
+    let mut project = project.clone();
+    for rule in &mut project.policy.rules {
+        rule.place.clear();
+        // one without a name is told by its number, and a name is quoted
+        if rule.name.bytes().all(|byte| byte.is_ascii_digit()) {
+            rule.name.clear();
+        }
+    }
+    project
 }
 
 fn changes<'a>(before: Option<&'a Offer>, after: Option<&'a Offer>) -> Vec<Change<'a>> {
@@ -159,7 +186,11 @@ fn changes<'a>(before: Option<&'a Offer>, after: Option<&'a Offer>) -> Vec<Chang
         .flatten()
         .filter(|(name, _)| before.is_none_or(|before| !before.contains_key(*name)));
     let new = new.map(|(name, offered)| Change { name, before: None, after: Some(offered) });
-    gone.chain(new).filter(|change| change.before != change.after).collect()
+    let is_change = |change: &Change<'_>| match (change.before, change.after) {
+        (Some(before), Some(after)) => !before.is_as(after),
+        (before, after) => before.is_some() || after.is_some(),
+    };
+    gone.chain(new).filter(is_change).collect()
 }
 
 fn tokens(offer: Option<&Offer>) -> usize {
@@ -203,7 +234,7 @@ fn tell(model: &str, before: Option<&Offer>, after: Option<&Offer>) -> Result<()
 }
 
 fn describe(offered: &Offered) -> String {
-    let Offered { tokens, destructive, outlook } = offered;
+    let Offered { tokens, destructive, outlook, .. } = offered;
     let mut text = format!("about {tokens} tokens, {}", word(outlook.verdict));
     if *destructive {
         text.push_str(", may destroy");

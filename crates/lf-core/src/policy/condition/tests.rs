@@ -17,6 +17,7 @@ fn holds_at(text: &str, arguments: &Json, end: Instant) -> Result<bool, String> 
         labels: [Label::Private].into_iter().collect(),
         arguments: Arc::new(Map::from_iter([("id".to_owned(), json!(7))])),
         is_done: true,
+        is_silent: false,
         has_failed: false,
     }];
     let case = Case {
@@ -70,6 +71,45 @@ fn what_cannot_be_decided_says_why() {
     ] {
         let error = holds(text, &json!({"count": 3})).unwrap_err();
         assert!(error.contains(why), "{text}: {error}");
+    }
+}
+
+/// It is told to the model and to the approver, and logged.
+#[test]
+fn why_it_cannot_be_decided_has_no_value_of_an_argument_in_it() {
+    let secret = "hunter2";
+    let arguments =
+        json!({"text": secret, "list": [secret], "map": {secret: secret}, "long": 9_007_199_254_740_993_i64});
+    for text in [
+        "args.text + 1 == 2",
+        "args.text - args.text == 1",
+        "args.list + args.map == 1",
+        "args.text < 1",
+        "-args.text == 1",
+        "!args.text",
+        "args.list < args.map",
+        "{'a': 1}[args.text] == 1",
+        "args.map[args.list] == 1",
+        "args.list[args.text] == 1",
+        "int(args.text) == 1",
+        "double(args.text) == 1.0",
+        "args.long * args.long == 1",
+        "args.long / 0 == 1",
+        "args.list[args.long] == 1",
+        "args.text.size(args.text) == 1",
+        "args.text ? true : false",
+        "args.text",
+        "args.text.nope == 1",
+        "args.text in args.text",
+        "size(args.long) == 1",
+    ] {
+        match holds(text, &arguments) {
+            Ok(_) => {}
+            Err(error) => {
+                assert!(!error.contains(secret) && !error.contains("9007199254740993"), "{text}: {error}");
+                assert!(!error.is_empty(), "{text}");
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@ use serde_json::{Map, json};
 use crate::ToolSet;
 use crate::message::{Arguments, Prose};
 use crate::model::{ModelDelta, ModelRequest};
+use crate::policy::Labels;
 use crate::tool::{Catalogue, Tool, ToolOutput};
 use crate::turn::{Course, Entry, Setup};
 
@@ -75,7 +76,10 @@ fn settle_all(course: &mut Course) {
     let open: Vec<usize> = run.open().map(|(index, ..)| index).collect();
     let settled = open.into_iter().flat_map(|call| {
         let outcome = Ok(ToolOutput::default());
-        [Entry::Running { call }, Entry::Settled { call, outcome, elapsed: std::time::Duration::ZERO }]
+        [
+            Entry::Running { call },
+            Entry::Settled { call, outcome, labels: Labels::default(), elapsed: std::time::Duration::ZERO },
+        ]
     });
     take(course, settled.chain([Entry::Ran]));
 }

@@ -1,3 +1,4 @@
+use crate::policy::Labels;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ fn call(id: &str, name: &str, arguments: &Value) -> Entry {
 fn settled(call: usize, text: &str) -> Entry {
     let content = vec![ToolContent::Text(text.to_owned())];
     let outcome = Ok(ToolOutput { content, ..ToolOutput::default() });
-    Entry::Settled { call, outcome, elapsed: Duration::from_millis(20) }
+    Entry::Settled { call, outcome, labels: Labels::default(), elapsed: Duration::from_millis(20) }
 }
 
 /// A round of two calls, and an answer.

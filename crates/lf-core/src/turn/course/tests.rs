@@ -1,3 +1,4 @@
+use crate::policy::Labels;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
@@ -156,7 +157,11 @@ fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
                     };
                     let elapsed = Duration::from_millis(1234);
                     let again = Entry::again(call, &outcome, Duration::from_millis(700));
-                    [Entry::Running { call }, again, Entry::Settled { call, outcome, elapsed }]
+                    [
+                        Entry::Running { call },
+                        again,
+                        Entry::Settled { call, outcome, labels: Labels::default(), elapsed },
+                    ]
                 });
                 settled.chain([Entry::Ran]).collect()
             }
@@ -343,6 +348,7 @@ fn a_turn_that_fails_keeps_what_its_finished_rounds_did() {
     let settled = Entry::Settled {
         call: 0,
         outcome: Ok(ToolOutput { content, ..ToolOutput::default() }),
+        labels: Labels::default(),
         elapsed: Duration::ZERO,
     };
     let round =

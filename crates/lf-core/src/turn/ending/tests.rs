@@ -3,6 +3,7 @@ use serde_json::{Map, json};
 use super::*;
 use crate::message::{Arguments, Prose, ToolCall};
 use crate::model::{FinishReason, ModelDelta, ModelError, ModelRequest};
+use crate::policy::Labels;
 use crate::project::{Limits, Price, ToolCallStrategy};
 use crate::tool::{Catalogue, Tool, ToolContent, ToolOutput, ToolRef};
 use crate::tool_set::{ToolSet, empty_schema};
@@ -62,7 +63,12 @@ impl Played {
             self.take(Entry::Running { call: *call });
             let output =
                 ToolOutput { content: vec![ToolContent::Text("ok".to_owned())], ..ToolOutput::default() };
-            self.take(Entry::Settled { call: *call, outcome: Ok(output), elapsed: Duration::ZERO });
+            self.take(Entry::Settled {
+                call: *call,
+                outcome: Ok(output),
+                labels: Labels::default(),
+                elapsed: Duration::ZERO,
+            });
         }
         self.take(Entry::Ran);
         open.len()
@@ -294,6 +300,13 @@ fn identical_calls_are_run_until_the_limit_refused_at_it_and_end_the_turn_two_la
     turn.calls([7; 300], None);
     assert_eq!(turn.run_all(), 2, "of three hundred in one round");
     turn.ends_well("repeated_calls", "the limit of 3 identical calls");
+    let mut turn = start(Limits { rounds: 1000, ..Limits::default() }, None);
+    turn.calls([1, 7, 7, 7, 7, 2, 7, 3, 4], None);
+    assert_eq!(turn.run_all(), 4, "those before the limit was reached, and none behind it");
+    turn.ends_well(
+        "repeated_calls",
+        "this call was not run: the turn has reached the limit of 3 identical calls",
+    );
 }
 
 #[test]
@@ -303,7 +316,12 @@ fn when_time_is_up_running_calls_are_answered_and_the_model_is_asked_for_the_end
     turn.take(Entry::Running { call: 0 });
     turn.take(Entry::Running { call: 1 });
     let output = ToolOutput { content: vec![ToolContent::Text("ok".to_owned())], ..ToolOutput::default() };
-    turn.take(Entry::Settled { call: 1, outcome: Ok(output), elapsed: Duration::ZERO });
+    turn.take(Entry::Settled {
+        call: 1,
+        outcome: Ok(output),
+        labels: Labels::default(),
+        elapsed: Duration::ZERO,
+    });
     assert_eq!(turn.course.ending(), None);
     turn.take(Entry::TimeUp { limit: Duration::from_secs(300) });
     assert_eq!(turn.course.ending(), Some(Duration::from_secs(60)));

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use crate::policy::Labels;
 use serde_json::json;
 
 use super::*;
@@ -65,7 +66,10 @@ fn judged(verdicts: &[(usize, Approval)]) -> Entry {
 fn ran(call: usize) -> [Entry; 2] {
     let content = vec![ToolContent::Text("ok".to_owned())];
     let outcome = Ok(ToolOutput { content, ..ToolOutput::default() });
-    [Entry::Running { call }, Entry::Settled { call, outcome, elapsed: Duration::ZERO }]
+    [
+        Entry::Running { call },
+        Entry::Settled { call, outcome, labels: Labels::default(), elapsed: Duration::ZERO },
+    ]
 }
 
 fn standing(course: &Course) -> Vec<(usize, usize, Labels, bool)> {
@@ -114,6 +118,26 @@ fn always_is_no_answer_to_a_rule() {
     take(&mut course, [Entry::Decided { approval: first, decision }]);
     let Step::AskPerson(asking) = course.step() else { panic!("the second one is asked about as well") };
     assert_eq!(asking.open().count(), 1);
+}
+
+#[test]
+fn a_label_that_comes_while_a_call_runs_is_written_down_with_its_result() {
+    let mut course = begun(hi());
+    take(&mut course, calls(&["send"]));
+    take(&mut course, [judged(&[])]);
+    let labels = of(&[Label::Untrusted]);
+    let settled = ran(0).into_iter().map(|entry| match entry {
+        Entry::Settled { call, outcome, elapsed, .. } => Entry::Settled { call, outcome, labels, elapsed },
+        entry => entry,
+    });
+    take(&mut course, settled.chain([Entry::Ran]));
+    take(&mut course, [Entry::Delta(ModelDelta::Text("done".to_owned())), Entry::Answered]);
+    let said = course.into_done().expect("it is over").said;
+    assert_eq!(
+        seen_in(said.iter()),
+        of(&[Label::Untrusted, Label::Egress]),
+        "besides those of its beginning"
+    );
 }
 
 #[test]
@@ -207,7 +231,12 @@ fn a_call_whose_outcome_is_unknown_is_one_that_came_before() {
         take(&mut course, calls(&["send"]));
         take(&mut course, [judged(&[])]);
         let told = error.to_string();
-        let settled = Entry::Settled { call: 0, outcome: Err(error), elapsed: Duration::ZERO };
+        let settled = Entry::Settled {
+            call: 0,
+            outcome: Err(error),
+            labels: Labels::default(),
+            elapsed: Duration::ZERO,
+        };
         take(&mut course, [Entry::Running { call: 0 }, settled, Entry::Ran]);
         take(&mut course, calls(&["send"]));
         assert_eq!(standing(&course)[0].1, before, "{told}");

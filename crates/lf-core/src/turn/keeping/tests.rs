@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use crate::policy::Labels;
 use serde_json::{Map, json};
 
 use super::*;
@@ -40,7 +41,7 @@ fn round(course: &mut Course, n: usize, size: usize) -> Vec<KeptResult> {
         Entry::Delta(ModelDelta::Finish { reason: FinishReason::ToolCalls, raw: None, stop_sequence: None }),
         Entry::Answered,
         Entry::Running { call: 0 },
-        Entry::Settled { call: 0, outcome: Ok(output), elapsed: Duration::ZERO },
+        Entry::Settled { call: 0, outcome: Ok(output), labels: Labels::default(), elapsed: Duration::ZERO },
     ] {
         course.take(entry, &mut events).unwrap();
     }

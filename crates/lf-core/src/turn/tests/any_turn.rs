@@ -1,5 +1,6 @@
 //! What holds for any turn.
 
+use crate::policy::Labels;
 use proptest::prelude::*;
 
 use super::*;
@@ -48,7 +49,7 @@ proptest! {
                     run.answered(&mut events);
                     for at in 0..run.calls().len() {
                         if matches!(run.calls()[at].plan, Planned::Run(_)) {
-                            run.settle(at, Ok(output("ok")), Duration::ZERO, &mut events);
+                            run.settle(at, (Ok(output("ok")), Labels::default()), Duration::ZERO, &mut events);
                         }
                     }
                     run.finish(&mut events)

@@ -80,15 +80,13 @@ async fn what_a_login_has_to_ask_for_costs_no_tokens_that_another_process_renewe
     let refusal = Refusal { used: Some("old".to_owned()), is_forbidden: true, challenge, earlier: 0 };
     // the other is renewing from before the refusal is looked at until after
     let held = store.hold(KEY).await.unwrap();
-    let answering = tokio::spawn({
-        let account = account.clone();
-        async move { account.answer(refusal).await }
-    });
-    eventually("the refusal is looked at", || account.known().grant.is_some()).await;
-    let renewed = Grant { access_token: Some("new".to_owned()), ..expired(url) };
-    store.save(KEY, &renewed).await.unwrap();
-    drop(held);
-    let refused = answering.await.unwrap();
+    let other = async {
+        eventually("the refusal is looked at", || account.known().grant.is_some()).await;
+        let renewed = Grant { access_token: Some("new".to_owned()), ..expired(url) };
+        store.save(KEY, &renewed).await.unwrap();
+        drop(held);
+    };
+    let (refused, ()) = tokio::join!(account.answer(refusal), other);
     assert!(
         matches!(&refused, Err(Denied::Login(why)) if why.ends_with("more for this: write")),
         "{refused:?}"

@@ -23,6 +23,8 @@ pub(super) struct Slot {
     pub(super) changing: Option<(State, Instant)>,
     /// Counts what was found, so that an older look does not overtake a newer one.
     pub(super) looks: u64,
+    /// The files may have changed after they were read, and before `state` was found.
+    pub(super) is_unseen: bool,
     state: State,
     dotenv: Option<String>,
 }
@@ -34,6 +36,7 @@ pub(super) struct State {
     pub(super) path: PathBuf,
     /// `None` where there is nothing, or nothing that can be looked at.
     pub(super) file: Option<Mark>,
+    pub(super) has_directory: bool,
     /// Variables come from it.
     dotenv: Option<Mark>,
     lock: Option<Mark>,
@@ -67,6 +70,7 @@ impl State {
         Self {
             path: path.to_owned(),
             file: mark(path),
+            has_directory: path.parent().is_some_and(Path::is_dir),
             dotenv: mark(&path.with_file_name(".env")),
             lock: mark(&lf_config::lock_path(path)),
             approvals: mark(approvals),
@@ -94,17 +98,17 @@ impl State {
 
     /// Whether only approvals differ, which are never written in parts.
     fn has_the_files_of(&self, other: &Self) -> bool {
-        self.path == other.path
-            && self.file == other.file
-            && self.dotenv == other.dotenv
-            && self.lock == other.lock
+        let is_where_it_was = self.path == other.path && self.has_directory == other.has_directory;
+        is_where_it_was && self.file == other.file && self.dotenv == other.dotenv && self.lock == other.lock
     }
 }
 
 impl Slot {
-    pub(super) fn new(state: State, opened: Opened, dotenv: Option<String>) -> Self {
+    pub(super) fn new(state: State, mut opened: Opened) -> Self {
         let text: Arc<str> = opened.text.as_str().into();
+        let dotenv = opened.dotenv.take();
         Self {
+            is_unseen: false,
             active: generation(1, opened).into(),
             refused: None,
             last: text.clone(),
@@ -140,7 +144,7 @@ impl Slot {
 
     /// Whether nothing changed since the last look.
     pub(super) fn is_as(&self, state: &State) -> bool {
-        self.state == *state
+        !self.is_unseen && self.state == *state
     }
 
     /// Notes how the files are, where that is not how they were; gives since when they are so.
@@ -164,12 +168,8 @@ impl Slot {
     }
 
     /// Makes what was read the active generation, and gives the one before; `None` where it says the same.
-    pub(super) fn take(
-        &mut self,
-        state: State,
-        opened: Opened,
-        dotenv: Option<String>,
-    ) -> Option<Arc<Generation>> {
+    pub(super) fn take(&mut self, state: State, mut opened: Opened) -> Option<Arc<Generation>> {
+        let dotenv = opened.dotenv.take();
         let same = *self.text == *opened.text
             && self.dotenv == dotenv
             && self.active.project.root == opened.project.root
@@ -226,6 +226,7 @@ impl Slot {
 
     fn looked(&mut self, state: State) {
         self.state = state;
+        self.is_unseen = false;
         self.changing = None;
         self.looks += 1;
     }

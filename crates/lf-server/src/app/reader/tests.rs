@@ -22,11 +22,28 @@ impl Bench {
         Self::with(text, |path| Ok(lf_config::load(path, |_| None)?.into()))
     }
 
-    fn with(text: &str, loader: impl Fn(&Path) -> Result<Opened, Broken> + Send + Sync + 'static) -> Self {
+    /// What happens right after the file, and an `.env` with `KEY`, were read.
+    fn changed(text: &str, change: impl FnOnce(&Path)) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(".env"), "KEY=old\n").unwrap();
+        let loader = |path: &Path| -> Result<Opened, Broken> { Ok(lf_config::load(path, |_| None)?.into()) };
+        Self::read(directory, text, loader, change)
+    }
+
+    fn with(text: &str, loader: impl Fn(&Path) -> Result<Opened, Broken> + Send + Sync + 'static) -> Self {
+        Self::read(tempfile::tempdir().unwrap(), text, loader, |_| {})
+    }
+
+    fn read(
+        directory: tempfile::TempDir,
+        text: &str,
+        loader: impl Fn(&Path) -> Result<Opened, Broken> + Send + Sync + 'static,
+        change: impl FnOnce(&Path),
+    ) -> Self {
         let path = directory.path().join("llamafarm.yaml");
         std::fs::write(&path, text).unwrap();
         let main = lf_config::load(&path, |_| None).unwrap().into();
+        change(directory.path());
         let pool = SessionPool::new(PoolOptions::new(Vec::new(), PathBuf::from("lf")));
         let data_dir = directory.path().join("data");
         let reader = Reader::new(
@@ -135,6 +152,31 @@ fn variables_beside_the_file_count_as_a_part_of_it() {
     std::fs::write(bench.directory.path().join(".env"), "KEY=x\n").unwrap();
     assert_eq!(bench.look(How::Quiet), Look::Taken);
     assert!(bench.reader.main().unwrap().models["a"].is_ok());
+}
+
+/// Between the read and the first look a daemon opens its store, which may take long.
+#[test]
+fn what_changes_while_the_daemon_starts_is_taken_with_the_first_look() {
+    let model = "{name: a, provider: openai, model: m, api_key: \"${env:KEY}\"}";
+    let text = format!("{HEAD}runtime: {{models: [{model}]}}\n");
+    let edited = text.replace("name: a", "name: b");
+    for (path, change) in
+        [("llamafarm.yaml", Some(edited.as_str())), (".env", Some("KEY=x\n")), (".env", None)]
+    {
+        let bench = Bench::changed(&text, |directory| {
+            std::fs::write(directory.join(path), change.unwrap_or("KEY=old\n")).unwrap();
+        });
+        let is_changed = change.is_some();
+        assert_eq!(bench.reader.changed(), [Key::Main]);
+        assert_eq!(bench.look(How::Quiet), if is_changed { Look::Taken } else { Look::Same }, "{path}");
+        assert_eq!(bench.look(How::Quiet), Look::Same);
+        assert!(bench.reader.changed().is_empty());
+        let models = bench.reader.main().unwrap().models.clone();
+        assert_eq!(models.contains_key("b"), path == "llamafarm.yaml");
+        let Ok(model) = &models[0] else { panic!("{models:?}") };
+        let is_new = model.api_key.as_ref().is_some_and(|key| key.expose() == "x");
+        assert_eq!(is_new, is_changed && path == ".env");
+    }
 }
 
 #[test]

@@ -11,6 +11,8 @@ use super::*;
 #[derive(Default)]
 struct Starting {
     takes_time: bool,
+    /// The connection ends before the call is sent, and is made anew.
+    is_lost: bool,
     is_forbidden: AtomicBool,
     called: AtomicUsize,
 }
@@ -33,8 +35,13 @@ impl ToolSource for Starting {
         &'a self,
         _: &'a lf_core::ToolRef,
         _: &'a Map<String, serde_json::Value>,
-        _: &'a dyn Attendant,
+        attendant: &'a dyn Attendant,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        self.is_forbidden.fetch_or(self.is_lost, Ordering::SeqCst);
+        if let Err(reason) = attendant.may_send() {
+            let (server, tool) = ("disk".to_owned(), "wipe".to_owned());
+            return Box::pin(std::future::ready(Err(ToolError::Denied { server, tool, reason })));
+        }
         self.called.fetch_add(1, Ordering::SeqCst);
         Box::pin(std::future::ready(Ok(ToolOutput::default())))
     }
@@ -51,16 +58,16 @@ impl Check for Starting {
 
 #[tokio::test]
 async fn a_rule_that_comes_while_the_server_starts_holds() {
-    for (takes_time, calls) in [(false, 1), (true, 0)] {
-        let source = Starting { takes_time, ..Starting::default() };
+    for (takes_time, is_lost, calls) in [(false, false, 1), (true, false, 0), (false, true, 0)] {
+        let source = Starting { takes_time, is_lost, ..Starting::default() };
         let tool = lf_core::ToolRef { server: "disk".into(), name: "wipe".into() };
         let facts = Facts::alone(tool, Hints::default(), Labels::default());
         let asked = Asked { model: None, facts: &facts, arguments: &Map::new() };
         let told: &dyn Attendant = &|_: ToolProgress| {};
-        let (outcome, _) = execute_tool(&source, &source, &asked, "c1", told).await;
+        let Came { outcome, .. } = execute_tool(&source, &source, &asked, "c1", told).await;
         assert_eq!(source.called.load(Ordering::SeqCst), calls);
         match outcome {
-            Ok(_) => assert!(!takes_time),
+            Ok(_) => assert_eq!(calls, 1),
             Err(error) => assert!(error.to_string().contains("not any more"), "{error}"),
         }
     }

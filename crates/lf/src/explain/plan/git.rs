@@ -28,11 +28,15 @@ pub(super) async fn committed(path: &Path) -> Result<String, String> {
     git.env_clear().envs(["PATH", "HOME"].iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = git.spawn().map_err(|error| format!("git cannot be started: {error}"))?;
-    let mut text = String::new();
+    let mut text = Vec::new();
     let read = async {
         if let Some(stdout) = child.stdout.take() {
-            let read = stdout.take(LONGEST + 1).read_to_string(&mut text).await;
+            let read = stdout.take(LONGEST + 1).read_to_end(&mut text).await;
             read.map_err(|error| format!("what git has of it cannot be read: {error}"))?;
+        }
+        // with the rest of it, git would wait for a reader
+        if text.len() as u64 > LONGEST {
+            return Err(format!("what git has of it is larger than {LONGEST} bytes"));
         }
         child.wait().await.map_err(|error| format!("git failed: {error}"))
     };
@@ -40,7 +44,7 @@ pub(super) async fn committed(path: &Path) -> Result<String, String> {
         .await
         .map_err(|_| format!("git did not answer within {WAIT:?}"))??;
     match status.success() {
-        true => Ok(text),
+        true => String::from_utf8(text).map_err(|_| "what git has of it is not UTF-8 text".to_owned()),
         false => Err("git has no earlier version of it".to_owned()),
     }
 }
