@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 
@@ -8,6 +9,18 @@ mod mistakes;
 mod robust;
 mod values;
 mod variables;
+
+/// For which this thread had a processor: how busy the machine is otherwise does not count.
+#[cfg(unix)]
+pub(crate) fn own_time() -> Duration {
+    nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID.now().expect("every thread has one").into()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn own_time() -> Duration {
+    static BEGUN: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    BEGUN.elapsed()
+}
 
 const HEAD: &str = "version: v1\nname: farm\nnamespace: default\n";
 

@@ -344,4 +344,4 @@ impl ToolContent {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

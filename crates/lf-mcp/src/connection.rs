@@ -38,8 +38,11 @@ use ladder::{Greeted, climb, unless_exited};
 pub(crate) use link::{AskError, Link};
 pub(crate) use listing::ToolList;
 
-/// For a child whose connection ended to report how it ended.
+/// For the pipes of a child that ended to be read to their ends: what it started may hold them open.
 const EXIT_GRACE: Duration = Duration::from_millis(500);
+/// For the status of a child whose connection ended. The kernel closes the pipes of a process that dies before it hands
+/// over how it died, and a busy machine takes its time in between.
+pub(crate) const STATUS_GRACE: Duration = Duration::from_secs(2);
 /// For cancellations to reach the server before its connection is closed.
 const CANCEL_GRACE: Duration = Duration::from_millis(500);
 /// For the library to close its side.
@@ -146,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the connection ends, and says why. Cancel-safe.
+    /// Waits until the connection ends, and says why, at most 2.5 s later. Cancel-safe.
     pub(crate) async fn ended(&mut self) -> Failure {
         let exited = async {
             match &mut self.process {
@@ -163,8 +166,12 @@ impl Connection {
             () = self.closed.clone() => {}
             () = self.link.signals.dead.cancelled() => {}
         }
+        // one that was given up by us may live on
+        if let Some(trouble) = self.nonsense() {
+            return trouble;
+        }
         if let Some(process) = &mut self.process
-            && let Ok(status) = timeout(Duration::from_millis(50), process.exited()).await
+            && let Ok(status) = timeout(STATUS_GRACE, process.exited()).await
         {
             return self.describe_exit(status).await;
         }
@@ -174,9 +181,7 @@ impl Connection {
 
     async fn describe_exit(&self, status: Option<std::process::ExitStatus>) -> Failure {
         // given up by us, it fails at its next line, which says nothing of why
-        if let Some(trouble) = self.link.signals.trouble()
-            && trouble.cause == Cause::ProtocolError
-        {
+        if let Some(trouble) = self.nonsense() {
             return trouble;
         }
         let ended = explain::ended(status);
@@ -184,6 +189,11 @@ impl Connection {
             Some(process) => with_lines(ended, &process.last_lines().await),
             None => ended,
         }
+    }
+
+    /// Why nothing more is read of what the server sends.
+    fn nonsense(&self) -> Option<Failure> {
+        self.link.signals.trouble().filter(|trouble| trouble.cause == Cause::ProtocolError)
     }
 
     /// Closes politely, then by force; at most 8.5 s, 6 of them for a child that ignores everything.

@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use lf_core::McpServer;
+use lf_core::project::Transport;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{Connection, Lane, Surroundings, ToolList};
+use crate::connection::{Connection, Lane, STATUS_GRACE, Surroundings, ToolList};
 use crate::failure::{Cause, Failure};
 use crate::record::{Circuit, Record};
 use backoff::{Backoff, FORGIVEN_AFTER};
@@ -27,10 +28,10 @@ pub(crate) use live::{InUse, Live};
 
 /// Before a server that wants a login is asked again: the login may come at any time, and is no sign of health.
 const LOGIN_PAUSE: Duration = Duration::from_millis(500);
+/// For a child that closed its stdin to be over, and to have said how.
+const STUCK_GRACE: Duration = STATUS_GRACE.saturating_add(Duration::from_millis(500));
 /// A backoff that a caller sits out rather than doing without the server.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
-/// For a child that closed its stdin to be over.
-const STUCK_GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
 pub(crate) enum State {
@@ -310,10 +311,12 @@ impl Session {
     }
 }
 
-/// Waits until nothing can be sent any more, and then for the connection to end by itself, which says more.
+/// Waits until nothing can be sent any more, and then for a child that took no more to be over, which says more.
 async fn stuck(live: &Live) {
     live.link.signals.stuck.cancelled().await;
-    sleep(STUCK_GRACE).await;
+    if matches!(live.server.transport, Transport::Stdio(_)) {
+        sleep(STUCK_GRACE).await;
+    }
 }
 
 fn with_next_try(failure: Failure, next: Instant) -> Failure {

@@ -1,8 +1,9 @@
 //! The pool against real child processes.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -13,8 +14,11 @@ use lf_core::tool::{Catalogue, ToolContent, ToolError, ToolOutput, ToolProgress,
 use serde_json::{Value, json};
 
 use crate::{PoolOptions, ProjectTools, ServerState, SessionPool};
+pub(crate) use clock::eventually;
+use clock::{given_up, hurried, in_the_end, skip, soon, until};
 
 mod asking;
+mod clock;
 mod faults_http;
 mod faults_http2;
 mod faults_sse;
@@ -33,7 +37,7 @@ mod supervision;
 const PEER: &str = include_str!("tests/peer.py");
 const NAME: &str = "peer";
 
-/// A server called `peer` with short limits.
+/// A server called `peer` with limits that nothing reaches by itself.
 pub(crate) fn server(transport: Transport) -> McpServer {
     McpServer {
         timeout: Duration::from_secs(20),
@@ -45,6 +49,12 @@ pub(crate) fn server(transport: Transport) -> McpServer {
 
 fn stdio(command: &str, args: &[&str]) -> McpServer {
     server(Transport::Stdio(StdioServer::new(command, args)))
+}
+
+/// A server that reads and never answers; once it was sent something, the file `heard` exists.
+fn silent(heard: &std::path::Path) -> McpServer {
+    let script = "read line; echo x > \"$1\"; exec sleep 1000";
+    stdio("sh", &["-c", script, "sh", heard.to_str().unwrap()])
 }
 
 /// The scripted server; it notes each of its starts in the file `starts`.
@@ -104,12 +114,11 @@ pub(crate) async fn down(tools: &ProjectTools) -> String {
     catalogue.down.into_iter().next().expect("the server is down").reason
 }
 
-/// Waits for what another process or task is about to do.
-pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !holds() {
-        assert!(Instant::now() < end, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+/// How long a server that failed is left alone yet.
+fn pause(tools: &ProjectTools) -> Duration {
+    match tools.report_of(NAME).unwrap().state {
+        ServerState::Failed { retry_in, .. } => retry_in,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -214,9 +223,15 @@ async fn a_short_backoff_is_sat_out_and_a_longer_one_told_at_once() {
         // each time once more for a server that does not bear to be probed
         assert_eq!(lines(&starts).len(), 2 * start);
     }
+    // two more, so that what is left of the pause is long for whoever is slow to ask, too
+    for start in 4..=5 {
+        skip(pause(&tools)).await;
+        assert_eq!(down(&tools).await, "exited with status 1");
+        assert_eq!(lines(&starts).len(), 2 * start);
+    }
     let at_once = down(&tools).await;
     assert!(at_once.starts_with("exited with status 1 (next try in "), "{at_once}");
-    assert_eq!(lines(&starts).len(), 6);
+    assert_eq!(lines(&starts).len(), 10);
 }
 
 #[tokio::test]
@@ -245,11 +260,12 @@ async fn a_disabled_server_is_down_with_its_reason() {
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up_after_the_startup_timeout() {
+    let directory = tempfile::tempdir().unwrap();
+    let heard = directory.path().join("heard");
     let pool = pool();
-    let mut silent = stdio("sleep", &["1000"]);
-    silent.startup_timeout = Duration::from_millis(200);
-    let tools = tools(&pool, silent);
-    assert_eq!(down(&tools).await, "did not answer `initialize` within 200ms");
+    let tools = tools(&pool, McpServer { required: true, ..silent(&heard) });
+    let reason = hurried(down(&tools), || heard.exists()).await;
+    assert_eq!(reason, "did not answer `initialize` within 40s");
 }
 
 #[tokio::test]
@@ -290,14 +306,14 @@ async fn the_filter_holds_for_lists_and_for_calls() {
     let glob = |text: &str| Glob::new(text).unwrap().compile_matcher();
     let mut filtered = peer("-", "");
     filtered.tools = ToolFilter {
-        allow: Some(vec![glob("e*"), glob("slow")]),
+        allow: Some(vec![glob("e*"), glob("hang")]),
         deny: vec![glob("exit")],
         rename: [("echo".to_owned(), "repeat".to_owned())].into_iter().collect(),
         ..ToolFilter::default()
     };
     let tools = tools(&pool, filtered);
     let catalogue = list(&tools).await;
-    assert_eq!(names(&catalogue), ["echo", "slow"]);
+    assert_eq!(names(&catalogue), ["echo", "hang"]);
     assert_eq!(&*catalogue.tools[0].shown_name, "repeat");
     let denied = call(&tools, "exit", json!({})).await;
     assert_eq!(denied, Err(ToolError::UnknownTool { server: NAME.into(), tool: "exit".into() }));
@@ -323,34 +339,55 @@ async fn progress_arrives_in_order_and_only_forward() {
 
 #[tokio::test]
 async fn progress_extends_the_timeout_up_to_the_maximum() {
+    let limit = Duration::from_secs(200);
     let pool = pool();
     let mut patient = peer("-", "");
-    patient.timeout = Duration::from_millis(400);
-    patient.max_timeout = Duration::from_millis(1_500);
+    (patient.timeout, patient.max_timeout) = (Duration::from_secs(60), limit);
     let tools = tools(&pool, patient);
     list(&tools).await;
-    assert_eq!(text(call(&tools, "steps", json!({"count": 6, "seconds": 0.1})).await), "stepped");
-    let endless = call(&tools, "steps", json!({"count": 100, "seconds": 0.1})).await;
-    let limit = Duration::from_millis(1_500);
+    // four steps take twice the one limit, and seven more than the other
+    assert_eq!(text(paced(&tools, 4).await), "stepped");
+    let endless = paced(&tools, 100).await;
     assert_eq!(endless, Err(ToolError::Timeout { server: NAME.into(), tool: "steps".into(), limit }));
+}
+
+/// The outcome of a call of this many steps, each of which takes half a minute.
+async fn paced(tools: &ProjectTools, count: usize) -> Result<ToolOutput, ToolError> {
+    let gate = tempfile::NamedTempFile::new().unwrap();
+    let told = AtomicUsize::new(0);
+    let pacing = async {
+        for step in 1.. {
+            skip(Duration::from_secs(30)).await;
+            std::fs::write(gate.path(), "x".repeat(step)).unwrap();
+            eventually("the step is told", || told.load(Ordering::SeqCst) >= step).await;
+        }
+    };
+    let arguments = json!({"count": count, "gate": gate.path()});
+    let count_it = |_| {
+        told.fetch_add(1, Ordering::SeqCst);
+    };
+    tokio::select! {
+        biased;
+        outcome = call_with(tools, "steps", arguments, &count_it) => outcome,
+        () = pacing => unreachable!("it goes on for ever"),
+    }
 }
 
 #[tokio::test]
 async fn a_call_that_times_out_or_is_dropped_is_cancelled_at_the_server() {
     let pool = pool();
-    let mut hasty = peer("-", "");
-    hasty.timeout = Duration::from_millis(300);
-    let tools = tools(&pool, hasty);
+    let tools = tools(&pool, peer("-", ""));
     list(&tools).await;
-    let hung = call(&tools, "hang", json!({})).await;
+    let hung = given_up(&tools, "hang", json!({})).await;
     assert!(matches!(hung, Err(ToolError::Timeout { .. })), "{hung:?}");
-    assert_eq!(text(call(&tools, "cancelled", json!({})).await), "1");
-    let dropped = tokio::time::timeout(Duration::from_millis(50), call(&tools, "hang", json!({}))).await;
-    assert!(dropped.is_err());
-    let mut count = String::new();
-    while count != "2" {
-        count = text(call(&tools, "cancelled", json!({})).await);
+    assert_eq!(text(call(&tools, "cancelled", json!({"least": 1})).await), "1");
+    {
+        let is_running = AtomicBool::new(false);
+        let running = |_| is_running.store(true, Ordering::SeqCst);
+        let mut dropped = pin!(call_with(&tools, "hang", json!({}), &running));
+        until(&mut dropped, "it hangs", || is_running.load(Ordering::SeqCst)).await;
     }
+    assert_eq!(text(call(&tools, "cancelled", json!({"least": 2})).await), "2");
 }
 
 #[tokio::test]
@@ -358,11 +395,15 @@ async fn a_slow_tool_blocks_nobody() {
     let pool = pool();
     let tools = tools(&pool, peer("-", ""));
     list(&tools).await;
-    let slow = call(&tools, "slow", json!({"seconds": 0.5}));
-    let echo = async { (call(&tools, "echo", json!({})).await, Instant::now()) };
-    let ((slow, slow_end), (echo, echo_end)) = tokio::join!(async { (slow.await, Instant::now()) }, echo);
-    assert_eq!((text(slow), text(echo)), ("slow".to_owned(), "{}".to_owned()));
-    assert!(echo_end < slow_end);
+    let is_running = AtomicBool::new(false);
+    let running = |_| is_running.store(true, Ordering::SeqCst);
+    let mut slow = pin!(call_with(&tools, "hang", json!({}), &running));
+    until(&mut slow, "it runs", || is_running.load(Ordering::SeqCst)).await;
+    tokio::select! {
+        biased;
+        slow = &mut slow => panic!("{slow:?}"),
+        echo = call(&tools, "echo", json!({})) => assert_eq!(text(echo), "{}"),
+    }
 }
 
 #[tokio::test]

@@ -124,10 +124,14 @@ impl Audit {
 
     /// Writes what is left, for at most 2 s; nothing is recorded afterwards. It blocks.
     pub fn close(&self) {
+        self.close_within(AT_THE_END);
+    }
+
+    fn close_within(&self, limit: Duration) {
         drop(self.records.lock().unwrap_or_else(PoisonError::into_inner).take());
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(done) = done
-            && done.recv_timeout(AT_THE_END) == Err(RecvTimeoutError::Timeout)
+            && done.recv_timeout(limit) == Err(RecvTimeoutError::Timeout)
         {
             tracing::error!("the audit record could not be written to its end");
         }

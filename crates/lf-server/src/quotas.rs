@@ -46,6 +46,9 @@ struct All {
     /// What is being added to the store. Meanwhile nobody reads there, so that nothing is counted twice or not at all.
     flush: RwLock<Flush>,
     memory: Option<Arc<Memory>>,
+    /// Since the epoch.
+    clock: fn() -> Duration,
+    read_wait: Duration,
 }
 
 #[derive(Default)]
@@ -68,7 +71,7 @@ struct Flush {
 
 impl Quotas {
     pub(crate) fn new(memory: Option<Arc<Memory>>) -> Self {
-        Self(Arc::new(All { books: Mutex::default(), flush: RwLock::default(), memory }))
+        Self(Arc::new(All::new(memory)))
     }
 
     /// Lets a turn begin, for which all of these pay.
@@ -80,7 +83,7 @@ impl Quotas {
         for payer in &charge.payers {
             self.know(payer).await;
         }
-        let now = now();
+        let now = (self.0.clock)();
         let mut books = self.0.books();
         for Payer { account, quota } in &charge.payers {
             books
@@ -115,17 +118,18 @@ impl Quotas {
         if !memory.store.is_shared() && self.0.books().known.contains(account) {
             return;
         }
-        let of_day = day(now());
-        let reason = match timeout(READ_WAIT, self.0.read(memory, account, of_day)).await {
+        let of_day = day((self.0.clock)());
+        let limit = self.0.read_wait;
+        let reason = match timeout(limit, self.0.read(memory, account, of_day)).await {
             Ok(Ok(())) => return,
             Ok(Err(reason)) => reason,
-            Err(_) => format!("it takes longer than {READ_WAIT:?}"),
+            Err(_) => format!("it takes longer than {limit:?}"),
         };
         warn!(%account, reason, "what was used before cannot be read");
     }
 
     fn spend(&self, payers: &[Payer], spent: Spent) {
-        let now = now();
+        let now = (self.0.clock)();
         let mut books = self.0.books();
         for Payer { account, .. } in payers {
             books.accounts.entry(account.clone()).or_default().spend(spent, now);
@@ -139,6 +143,11 @@ impl Quotas {
 }
 
 impl All {
+    fn new(memory: Option<Arc<Memory>>) -> Self {
+        let (books, flush) = (Mutex::default(), RwLock::default());
+        Self { books, flush, memory, clock: now, read_wait: READ_WAIT }
+    }
+
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,7 +162,7 @@ impl All {
             memory.store.spent(account, signed(of_day)).await.map_err(|error| error.to_string())?;
         let mut books = self.books();
         used += books.unkept.get(&(account.clone(), signed(of_day))).copied().unwrap_or_default();
-        books.accounts.entry(account.clone()).or_default().learn(used, of_day, now());
+        books.accounts.entry(account.clone()).or_default().learn(used, of_day, (self.clock)());
         books.known.insert(account.clone());
         Ok(())
     }

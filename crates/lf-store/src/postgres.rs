@@ -40,8 +40,26 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// The key of the lock under which tables are made: the letters `lf-store`.
 const MIGRATION: i64 = 0x6c66_2d73_746f_7265;
 
+/// How long something of a database is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// For one of the connections.
+    room: Duration,
+    /// For a new connection.
+    connection: Duration,
+    /// For a database that is gone, by what cannot be said again later.
+    absence: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { room: ROOM_WAIT, connection: CONNECT_WAIT, absence: LEASE }
+    }
+}
+
 pub(crate) struct Postgres {
     config: Config,
+    patience: Patience,
     tls: Option<Tls>,
     place: String,
     /// This daemon, among those that share the database.
@@ -105,6 +123,7 @@ impl Postgres {
         }
         Ok(Self {
             config,
+            patience: Patience::default(),
             tls,
             place,
             owner: uuid::Uuid::now_v7().simple().to_string(),
@@ -127,7 +146,7 @@ impl Postgres {
     /// Returns when the batch is on the database's disk. One that has a witness waits for a database that is gone, as long
     /// as a lease. Dropping the future ends the connection, and the batch is done or not.
     pub(crate) async fn commit(&self, batch: &Batch, lane: Lane) -> Committed {
-        let patience = if batch.witness.is_some() { LEASE } else { Duration::ZERO };
+        let patience = if batch.witness.is_some() { self.patience.absence } else { Duration::ZERO };
         let until = Instant::now() + patience;
         let (mut attempts, mut tried) = (1, false);
         loop {
@@ -208,10 +227,11 @@ impl Postgres {
             Lane::Common => &self.room,
             Lane::Pulse => &self.pulse,
         };
-        let room = match timeout(ROOM_WAIT, room.acquire()).await {
+        let limit = self.patience.room;
+        let room = match timeout(limit, room.acquire()).await {
             Ok(Ok(room)) => room,
             _ => {
-                let reason = format!("all {CONNECTIONS} connections have been busy for {ROOM_WAIT:?}");
+                let reason = format!("all {CONNECTIONS} connections have been busy for {limit:?}");
                 return Err(self.unavailable(reason));
             }
         };
@@ -244,10 +264,11 @@ impl Postgres {
     }
 
     async fn connect(&self) -> Result<Link, StoreError> {
-        match timeout(CONNECT_WAIT, Link::connect(&self.config, self.tls.clone(), &self.tasks)).await {
+        let limit = self.patience.connection;
+        match timeout(limit, Link::connect(&self.config, self.tls.clone(), &self.tasks)).await {
             Ok(Ok(link)) => Ok(link),
             Ok(Err(trouble)) => Err(self.unavailable(trouble.to_string())),
-            Err(_) => Err(self.unavailable(format!("no connection within {CONNECT_WAIT:?}"))),
+            Err(_) => Err(self.unavailable(format!("no connection within {limit:?}"))),
         }
     }
 

@@ -90,7 +90,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] when that is no such URL.
     pub fn shared(url: &Secret, roots: &[Vec<u8>]) -> Result<Self, StoreError> {
-        Ok(Self(Arc::new(Database::Postgres(Box::new(Postgres::new(url, roots)?)))))
+        Ok(Self::of(Postgres::new(url, roots)?))
+    }
+
+    pub(crate) fn of(postgres: Postgres) -> Self {
+        Self(Arc::new(Database::Postgres(Box::new(postgres))))
     }
 
     /// The file, or the database's address without what is secret in it.

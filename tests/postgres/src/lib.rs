@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use nix::unistd::{Uid, User};
@@ -74,9 +74,7 @@ impl Postgres {
         };
         server.make();
         for _ in 0..ATTEMPTS {
-            let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            server.port = free.local_addr().expect("its address").port();
-            drop(free);
+            server.port = free_port();
             if server.try_start().status.success() {
                 return server;
             }
@@ -195,6 +193,21 @@ fn succeed(command: &mut Command) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {said}");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A port that nobody has. It is none of those that the system hands out to whoever asks for any (32768 and on): while the
+/// server is stopped, nobody but another server of a test would take it.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    // programs that run at the same time begin at different places
+    let begin = u16::try_from(std::process::id() * 37 % u32::from(COUNT)).unwrap_or_default();
+    let free = (0..COUNT).find_map(|_| {
+        let port = FIRST + (begin + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT;
+        TcpListener::bind(("127.0.0.1", port)).is_ok().then_some(port)
+    });
+    free.expect("a free port")
 }
 
 /// The newest installed server: as Debian lays them out, or on the `PATH`.

@@ -1,18 +1,19 @@
 //! Files that are meant to do harm, and files that are merely odd.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Far above what any of them takes, far below what the attack wants.
-const SOON: Duration = Duration::from_millis(500);
+/// Of a processor. Far above what any of them takes, far below what the attack wants.
+const SOON: Duration = Duration::from_secs(5);
 
 fn refused_soon(what: &str, text: &str) -> String {
-    let start = Instant::now();
+    let start = own_time();
     let rejected = parse_whole(text).expect_err(what).to_string();
-    assert!(start.elapsed() < SOON, "{what}: {:?}", start.elapsed());
+    let took = own_time() - start;
+    assert!(took < SOON, "{what}: {took:?}");
     assert!(rejected.len() < 100_000, "{what}: {} bytes", rejected.len());
     rejected
 }
@@ -25,9 +26,9 @@ fn deep_nesting_is_refused_at_once() {
     let nested: String = (0..200).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
     assert!(refused_soon("block", &nested).contains("nested more than 64 levels deep"));
     let toml = format!("a = {}", "[".repeat(100_000));
-    let start = Instant::now();
+    let start = own_time();
     assert!(parse(&source("llamafarm.toml", &toml), Path::new("/"), &Variables::none()).is_err());
-    assert!(start.elapsed() < SOON);
+    assert!(own_time() - start < SOON);
 }
 
 #[test]
@@ -65,9 +66,9 @@ fn a_large_file_is_refused_before_it_is_parsed() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("llamafarm.yaml");
     std::fs::write(&path, "x: y\n".repeat(2_000_000)).expect("written");
-    let start = Instant::now();
+    let start = own_time();
     assert!(matches!(load(&path, |_| None), Err(LoadError::TooLarge { limit: 1_048_576, .. })));
-    assert!(start.elapsed() < SOON);
+    assert!(own_time() - start < SOON);
 }
 
 const SEED: &str = "version: v1

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::EXIT_GRACE;
+use super::STATUS_GRACE;
 use super::greeting::Opening;
 use crate::failure::{Cause, Failure};
 use crate::spawn::{self, Process};
@@ -56,7 +56,7 @@ pub(super) async fn explain(broken: Broken, process: Option<Process>, limit: Dur
     failure.reason = failure.reason.replace("in time", &format!("within {limit:?}"));
     let Some(mut process) = process else { return failure };
     let status = match is_silent {
-        true => timeout(EXIT_GRACE, process.exited()).await.ok().flatten(),
+        true => timeout(STATUS_GRACE, process.exited()).await.ok().flatten(),
         false => None,
     };
     let lines = process.last_lines().await;

@@ -22,8 +22,9 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 const LEAST_FRESH: Duration = Duration::from_secs(1);
 /// For which a caller waits for a list that is known to be old, before it is given the old one.
 const REFRESH_WAIT: Duration = Duration::from_secs(2);
-/// For the session to find out why the connection under a call ended.
-const REASON_GRACE: Duration = Duration::from_millis(80);
+/// For the session to find out why the connection under a call ended: a little longer than that takes. The call has failed
+/// by then, and what it failed of is worth the wait.
+const REASON_GRACE: Duration = Duration::from_secs(3);
 
 /// A connection in use.
 pub(crate) struct Live {
@@ -190,7 +191,7 @@ impl Live {
         }
     }
 
-    /// Why the connection ended, after a short wait for the session to find out.
+    /// Why the connection ended, after a wait of at most 3 s for the session to find out.
     pub(crate) async fn reason(&self) -> Failure {
         let mut ended = self.ended.subscribe();
         let found = timeout(REASON_GRACE, ended.wait_for(Option::is_some)).await;

@@ -93,14 +93,18 @@ impl Drop for Group {
     }
 }
 
+/// Found out once: tests that ask at the same time would find the groups of each other.
 #[cfg(test)]
 pub(super) fn is_possible() -> bool {
-    parent().is_some_and(|parent| {
-        let path = parent.join(format!("{PREFIX}{}-probe", std::process::id()));
-        let is_made = fs::create_dir(&path).is_ok();
-        let _ = fs::remove_dir(path);
-        is_made
-    })
+    static IS_POSSIBLE: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        parent().is_some_and(|parent| {
+            let path = parent.join(format!("{PREFIX}{}-probe", std::process::id()));
+            let is_made = fs::create_dir(&path).is_ok();
+            let _ = fs::remove_dir(path);
+            is_made
+        })
+    });
+    *IS_POSSIBLE
 }
 
 /// Removes empty groups of processes like this one that are over.

@@ -21,7 +21,7 @@ const SHOWN_WIDTH: usize = 240;
 /// Lines logged per second; a child may write gigabytes.
 const LOGGED_LINES: usize = 50;
 /// For what the child wrote last to come through the pipe.
-const SETTLE: Duration = Duration::from_millis(200);
+const SETTLE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tail {

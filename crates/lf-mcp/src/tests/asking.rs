@@ -1,7 +1,5 @@
 //! What servers ask in the middle of calls, and who answers.
 
-use std::sync::Mutex;
-
 use lf_core::project::{Elicitation, Protocol};
 use lf_core::tool::{Attendant, BoxFuture, Question, Reply};
 
@@ -10,14 +8,18 @@ use super::*;
 /// Somebody who attends calls, takes a while, and answers every question alike.
 struct Somebody {
     reply: Reply,
-    takes: Duration,
+    /// `None` where it is for ever.
+    takes: Option<Duration>,
     asked: Mutex<Vec<Question>>,
     notes: Mutex<Vec<String>>,
+    /// Reports of progress.
+    told: AtomicUsize,
 }
 
 impl Somebody {
     fn who(reply: Reply) -> Self {
-        Self { reply, takes: Duration::ZERO, asked: Mutex::default(), notes: Mutex::default() }
+        let takes = Some(Duration::ZERO);
+        Self { reply, takes, asked: Mutex::default(), notes: Mutex::default(), told: AtomicUsize::new(0) }
     }
 
     fn says(result: Value) -> Self {
@@ -34,12 +36,17 @@ impl Somebody {
 }
 
 impl Attendant for Somebody {
-    fn progress(&self, _: ToolProgress) {}
+    fn progress(&self, _: ToolProgress) {
+        self.told.fetch_add(1, Ordering::SeqCst);
+    }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
         self.asked.lock().unwrap().push(question);
         Box::pin(async {
-            tokio::time::sleep(self.takes).await;
+            match self.takes {
+                Some(takes) => skip(takes).await,
+                None => std::future::pending().await,
+            }
             self.reply.clone()
         })
     }
@@ -60,7 +67,7 @@ async fn attended(
 }
 
 fn in_mode(mode: &str) -> McpServer {
-    McpServer { startup_timeout: Duration::from_secs(8), protocol: Protocol::Auto, ..peer("-", mode) }
+    McpServer { protocol: Protocol::Auto, ..peer("-", mode) }
 }
 
 #[tokio::test]
@@ -98,12 +105,12 @@ async fn several_questions_of_one_round_are_asked_one_after_the_other() {
 async fn thinking_does_not_count_against_the_time_of_the_tool() {
     for mode in ["modern", ""] {
         let pool = pool();
-        let limit = Duration::from_millis(400);
+        let limit = Duration::from_secs(20);
         let server = McpServer { timeout: limit, max_timeout: limit, ..in_mode(mode) };
         let tools = tools(&pool, server);
         // started before, so that the time of the start is none of the call's
         names(&list(&tools).await);
-        let who = Somebody { takes: limit * 2, ..Somebody::says(json!({"action": "cancel"})) };
+        let who = Somebody { takes: Some(limit * 2), ..Somebody::says(json!({"action": "cancel"})) };
         let said = text(attended(&tools, "ask", json!({}), &who).await);
         assert_eq!(said, r#"{"action": "cancel"}"#, "{mode}");
         pool.shutdown().await;
@@ -175,10 +182,17 @@ async fn a_call_that_needs_a_visit_first_is_made_again_after_it() {
 #[tokio::test]
 async fn a_question_that_the_server_takes_back_is_not_waited_for() {
     let pool = pool();
-    let tools = tools(&pool, McpServer { timeout: Duration::from_secs(2), ..in_mode("") });
-    let who = Somebody { takes: Duration::from_secs(60), ..Somebody::says(json!({"action": "accept"})) };
+    let tools = tools(&pool, in_mode(""));
+    let who = Somebody { takes: None, ..Somebody::says(json!({"action": "accept"})) };
     // the tool itself never answers: its time runs again once the question is gone
-    let outcome = attended(&tools, "withdraw", json!({}), &who).await;
+    let is_taken_back = || who.told.load(Ordering::SeqCst) == 1;
+    let withdrawn = hurried(attended(&tools, "withdraw", json!({}), &who), is_taken_back);
+    let take_back = async {
+        eventually("it is asked", || who.asked().len() == 1).await;
+        call(&tools, "take_back", json!({})).await
+    };
+    let (outcome, taken_back) = tokio::join!(withdrawn, take_back);
+    assert_eq!(text(taken_back), "done");
     assert!(matches!(outcome, Err(ToolError::Timeout { .. })), "{outcome:?}");
     assert_eq!(who.asked().len(), 1);
 }
@@ -186,8 +200,8 @@ async fn a_question_that_the_server_takes_back_is_not_waited_for() {
 #[tokio::test]
 async fn a_server_that_took_many_questions_back_is_still_answered() {
     let pool = pool();
-    let tools = tools(&pool, McpServer { timeout: Duration::from_secs(5), ..in_mode("") });
-    let who = Somebody { takes: Duration::from_secs(60), ..Somebody::says(json!({"action": "accept"})) };
+    let tools = tools(&pool, in_mode(""));
+    let who = Somebody { takes: None, ..Somebody::says(json!({"action": "accept"})) };
     let withdrawn = attended(&tools, "withdraw_all", json!({"times": 100}), &who).await;
     assert_eq!(text(withdrawn), "{}");
 }

@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::faults_http::{hasty, http};
+use super::faults_http::http;
 use super::faults_tls::{Authority, GOOD};
 use super::http_peer::{Request, answer};
 use super::*;
@@ -19,6 +19,8 @@ const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
+/// Bytes that are sent without asking.
+const WINDOW: usize = 65_535;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -50,6 +52,8 @@ enum Fault {
 struct Peer {
     url: String,
     calls: Arc<AtomicUsize>,
+    /// Bytes of bodies that came.
+    received: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
 
@@ -58,7 +62,8 @@ async fn peer(authority: &Authority, fault: Fault) -> Peer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
     let calls = Arc::new(AtomicUsize::new(0));
-    let counted = calls.clone();
+    let received = Arc::new(AtomicUsize::new(0));
+    let counted = (calls.clone(), received.clone());
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
@@ -66,20 +71,21 @@ async fn peer(authority: &Authority, fault: Fault) -> Peer {
             let (tls, counted) = (tls.clone(), counted.clone());
             connections.spawn(async move {
                 let Ok(stream) = tls.accept(stream).await else { return };
-                let _ = serve(stream, fault, &counted).await;
+                let _ = serve(stream, fault, &counted.0, &counted.1).await;
             });
         }
     });
-    Peer { url, calls, _tasks: tasks }
+    Peer { url, calls, received, _tasks: tasks }
 }
 
 async fn serve(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     fault: Fault,
     calls: &AtomicUsize,
+    received: &AtomicUsize,
 ) -> std::io::Result<()> {
     stream.read_exact(&mut [0; 24]).await?;
-    // no window is ever opened beyond the 64 KiB that there are without asking
+    // no window is ever opened beyond the one that there is without asking
     stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
     stream.flush().await?;
     let mut body = Vec::new();
@@ -94,6 +100,7 @@ async fn serve(
             stream.flush().await?;
         }
         if kind == DATA {
+            received.fetch_add(payload.len(), Ordering::SeqCst);
             body.extend(payload);
         }
         if matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {
@@ -175,11 +182,16 @@ async fn called(fault: Fault) -> (Result<ToolOutput, ToolError>, usize) {
     let authority = Authority::new();
     let peer = peer(&authority, fault).await;
     let pool = authority.pool();
-    let patient = matches!(fault, Fault::ManySettings);
-    let tools = tools(&pool, if patient { http(&peer.url) } else { hasty(&peer.url) });
+    let tools = tools(&pool, http(&peer.url));
     assert_eq!(names(&list(&tools).await), ["echo"]);
     let length = if fault == Fault::NoWindow { 200_000 } else { 0 };
-    let outcome = call(&tools, "echo", json!({"text": "x".repeat(length)})).await;
+    let calling = call(&tools, "echo", json!({"text": "x".repeat(length)}));
+    let is_called = || peer.calls.load(Ordering::SeqCst) == 1;
+    let outcome = match fault {
+        Fault::NoWindow => hurried(calling, || peer.received.load(Ordering::SeqCst) >= WINDOW).await,
+        Fault::EmptyData | Fault::EndlessHead => hurried(calling, is_called).await,
+        Fault::Goaway | Fault::ResetStream | Fault::ManySettings => calling.await,
+    };
     pool.shutdown().await;
     (outcome, peer.calls.load(Ordering::SeqCst))
 }

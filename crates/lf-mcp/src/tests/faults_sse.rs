@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc;
 
-use super::faults_http::{hasty, http, legacy, peer, remote};
+use super::faults_http::{http, legacy, peer, remote};
 use super::http_peer::{Ending, Peer, Reply, Request, answer, modern_answer};
 use super::*;
 
@@ -183,9 +183,9 @@ async fn streams_with_odd_line_ends_ids_and_pauses_are_read() {
 async fn a_flood_of_comments_costs_no_memory_and_ends_with_the_call() {
     let peer = peer(|_| stream(": flood\n".repeat(512), Ending::Endless)).await;
     let pool = pool();
-    let tools = tools(&pool, hasty(&peer.url));
+    let tools = tools(&pool, http(&peer.url));
     list(&tools).await;
-    let flood = call(&tools, "echo", json!({})).await;
+    let flood = hurried(call(&tools, "echo", json!({})), || peer.count("tools/call") == 1).await;
     assert!(matches!(flood, Err(ToolError::Timeout { .. })), "{flood:?}");
 }
 
@@ -278,7 +278,7 @@ async fn a_stream_whose_session_was_forgotten_is_opened_anew_inside_the_call() {
 
 #[tokio::test]
 async fn an_event_stream_that_falls_silent_is_opened_anew() {
-    let is_silent = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_silent = Arc::new(AtomicBool::new(false));
     let silent = is_silent.clone();
     let peer = Peer::start(oldest(move |request| {
         if request.rpc() == "initialize" {
@@ -288,13 +288,12 @@ async fn an_event_stream_that_falls_silent_is_opened_anew() {
     }))
     .await;
     let pool = pool();
-    let server = McpServer { timeout: Duration::from_millis(300), ..sse(&peer.url) };
-    let tools = tools(&pool, server);
+    let tools = tools(&pool, sse(&peer.url));
     list(&tools).await;
     is_silent.store(true, Ordering::SeqCst);
-    let timeout = call(&tools, "echo", json!({})).await;
+    let timeout = hurried(call(&tools, "echo", json!({})), || peer.count("tools/call") == 1).await;
     assert!(matches!(timeout, Err(ToolError::Timeout { .. })), "{timeout:?}");
-    eventually("it is given up", || tools.reports()[0].state.name() != "ready").await;
+    in_the_end("it is given up", || tools.reports()[0].state.name() != "ready").await;
     assert_eq!(text(call(&tools, "echo", json!({})).await), "called");
 }
 

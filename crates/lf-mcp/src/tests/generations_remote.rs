@@ -9,8 +9,7 @@ use super::http_peer::{Peer, Reply, Request, answer, modern_answer};
 use super::*;
 
 fn http(url: &str) -> McpServer {
-    let http = HttpServer::new(url);
-    McpServer { startup_timeout: Duration::from_secs(8), ..server(Transport::Http(http)) }
+    server(Transport::Http(HttpServer::new(url)))
 }
 
 fn modern(request: &Request) -> Reply {
@@ -69,7 +68,9 @@ async fn falls_back(probed: impl Fn(&Request) -> Reply + Send + Sync + 'static) 
     })
     .await;
     let pool = pool();
-    assert_eq!(revision(&pool, http(&peer.url)).await, "2025-11-25");
+    let is_probed = || (peer.count("server/discover"), peer.count("initialize")) == (1, 0);
+    let revision = hurried(revision(&pool, http(&peer.url)), is_probed).await;
+    assert_eq!(revision, "2025-11-25");
     assert_eq!((peer.count("initialize"), peer.count("server/discover")), (1, 1));
     peer
 }
@@ -103,7 +104,7 @@ async fn whatever_else_the_probe_is_answered_the_older_generation_is_tried() {
 async fn a_probe_that_is_not_answered_is_given_up() {
     let (gone, mut given_up) = mpsc::unbounded_channel();
     let _peer = falls_back(move |_| Reply::silence(gone.clone())).await;
-    assert!(given_up.recv().await.is_some());
+    assert!(soon(given_up.recv()).await.is_some());
 }
 
 #[tokio::test]
@@ -206,6 +207,10 @@ async fn a_call_of_the_newer_generation_is_cancelled_by_closing_its_stream() {
         Some("silent") => Reply::silence(gone.clone()),
         Some("streaming") => {
             let (reply, sender) = Reply::events();
+            let token = &request.body["params"]["_meta"]["progressToken"];
+            let params = json!({"progressToken": token, "progress": 1});
+            let report = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+            sender.send(format!("data: {report}\n\n")).unwrap();
             streams.send(sender).unwrap();
             reply
         }
@@ -215,13 +220,18 @@ async fn a_call_of_the_newer_generation_is_cancelled_by_closing_its_stream() {
     let pool = pool();
     let tools = tools(&pool, http(&peer.url));
     list(&tools).await;
-    let limit = Duration::from_millis(300);
-    let silent = tokio::time::timeout(limit, call(&tools, "echo", json!({"how": "silent"}))).await;
-    assert!(silent.is_err());
-    assert!(closed.recv().await.is_some());
-    let streaming = tokio::time::timeout(limit, call(&tools, "echo", json!({"how": "streaming"}))).await;
-    assert!(streaming.is_err());
-    let stream = opened.recv().await.unwrap();
+    {
+        let mut silent = pin!(call(&tools, "echo", json!({"how": "silent"})));
+        until(&mut silent, "it is called", || peer.count("tools/call") == 1).await;
+    }
+    assert!(soon(closed.recv()).await.is_some());
+    {
+        let is_streaming = AtomicBool::new(false);
+        let told = |_| is_streaming.store(true, Ordering::SeqCst);
+        let mut streaming = pin!(call_with(&tools, "echo", json!({"how": "streaming"}), &told));
+        until(&mut streaming, "its answer has begun", || is_streaming.load(Ordering::SeqCst)).await;
+    }
+    let stream = soon(opened.recv()).await.unwrap();
     // it is found out by writing to it
     eventually("the stream is closed", || stream.send(": still there?\n\n".to_owned()).is_err()).await;
     assert_eq!(peer.count("notifications/cancelled"), 0);
@@ -255,7 +265,7 @@ async fn a_subscription_that_ends_is_opened_anew_and_what_was_missed_is_listed()
     let pool = pool();
     let server = Arc::new(http(&peer.url));
     let session = pool.session(&server, None).await.unwrap();
-    let first = opened.recv().await.unwrap();
+    let first = soon(opened.recv()).await.unwrap();
     eventually("it is agreed to", || session.0.link.signals.is_told()).await;
     let listed = peer.count("tools/list");
     let message = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
@@ -264,7 +274,7 @@ async fn a_subscription_that_ends_is_opened_anew_and_what_was_missed_is_listed()
     drop(first);
     eventually("nothing is told any more", || !session.0.link.signals.is_told()).await;
     let listed = peer.count("tools/list");
-    let _second = opened.recv().await.unwrap();
+    let _second = soon(opened.recv()).await.unwrap();
     eventually("it is listed again", || peer.count("tools/list") > listed).await;
     eventually("it is agreed to again", || session.0.link.signals.is_told()).await;
     assert_eq!(text(call(&tools_of(&pool, &server), "echo", json!({})).await), "called");
@@ -290,9 +300,7 @@ async fn a_list_is_asked_for_again_when_the_server_says_that_it_is_old() {
     let (old, kept_tools) = (tools(&pool, http(&peer.url)), tools(&pool, http(&kept.url)));
     list(&old).await;
     list(&kept_tools).await;
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(2)).await;
-    tokio::time::resume();
+    skip(Duration::from_secs(2)).await;
     list(&old).await;
     list(&kept_tools).await;
     assert_eq!((peer.count("tools/list"), kept.count("tools/list")), (2, 1));
@@ -300,12 +308,12 @@ async fn a_list_is_asked_for_again_when_the_server_says_that_it_is_old() {
 
 #[tokio::test]
 async fn a_server_that_was_replaced_by_one_of_the_other_generation_is_greeted_anew() {
-    let is_new = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_new = Arc::new(AtomicBool::new(false));
     for newer_first in [true, false] {
-        is_new.store(newer_first, std::sync::atomic::Ordering::SeqCst);
+        is_new.store(newer_first, Ordering::SeqCst);
         let now = is_new.clone();
         let peer = Peer::start(move |request| {
-            let speaks_new = now.load(std::sync::atomic::Ordering::SeqCst);
+            let speaks_new = now.load(Ordering::SeqCst);
             match (speaks_new, request.header("mcp-method")) {
                 (true, "") if request.method == "POST" => {
                     let error =
@@ -340,7 +348,7 @@ async fn a_server_that_was_replaced_by_one_of_the_other_generation_is_greeted_an
         };
         names(&list(&tools).await);
         let first = protocol();
-        is_new.store(!newer_first, std::sync::atomic::Ordering::SeqCst);
+        is_new.store(!newer_first, Ordering::SeqCst);
         assert_eq!(text(call(&tools, "echo", json!({})).await), "called", "newer first: {newer_first}");
         let revisions = if newer_first { ("2026-07-28", "2025-11-25") } else { ("2025-11-25", "2026-07-28") };
         assert_eq!((first.as_str(), protocol().as_str()), revisions);
@@ -352,9 +360,9 @@ async fn a_server_with_too_many_requests_is_asked_again_when_it_says() {
     for (after, calls) in
         [("0", 2), ("Wed, 21 Oct 2015 07:28:00 GMT", 2), ("-1", 1), ("999999999", 1), ("soon", 1)]
     {
-        let turned_away = std::sync::atomic::AtomicBool::new(false);
+        let turned_away = AtomicBool::new(false);
         let peer = Peer::start(move |request| {
-            if request.rpc() == "tools/call" && !turned_away.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            if request.rpc() == "tools/call" && !turned_away.swap(true, Ordering::SeqCst) {
                 return Reply::new(429, "text/plain", "").with("retry-after", after);
             }
             modern(request)

@@ -15,6 +15,11 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::clock::soon;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1_024;
+
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) method: String,
@@ -128,8 +133,10 @@ impl Peer {
     ) -> Self {
         // Every test that builds a client comes here first; the second installation is refused, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        // Both are bound before one listens; where none does, connects are refused, and nobody else gets the port.
+        let holder = bound("127.0.0.1:0".parse().unwrap());
+        let address = holder.local_addr().unwrap();
+        let listener = bound(address).listen(BACKLOG).unwrap();
         let url = match tls {
             Some(_) => format!("https://localhost:{}", address.port()),
             None => format!("http://{address}"),
@@ -141,6 +148,7 @@ impl Peer {
         let open = watch::Sender::new(true);
         let mut wanted = open.subscribe();
         tasks.spawn(async move {
+            let _holder = holder;
             let mut connections = JoinSet::new();
             let mut listener = Some(listener);
             while wanted.has_changed().is_ok() {
@@ -163,7 +171,7 @@ impl Peer {
                         });
                     }
                     Ok(()) = wanted.changed() => match *wanted.borrow() {
-                        true => listener = Some(bind_again(address)),
+                        true => listener = Some(bound(address).listen(BACKLOG).unwrap()),
                         false => drop(listener.take()),
                     },
                 }
@@ -176,9 +184,12 @@ impl Peer {
     pub(crate) async fn set_open(&self, is_open: bool) {
         self.open.send_replace(is_open);
         let address = self.url.strip_prefix("http://").unwrap();
-        while TcpStream::connect(address).await.is_ok() != is_open {
-            tokio::task::yield_now().await;
-        }
+        soon(async {
+            while TcpStream::connect(address).await.is_ok() != is_open {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
     }
 
     /// How many requests of this JSON-RPC method came.
@@ -217,11 +228,12 @@ async fn accept(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream, S
     }
 }
 
-fn bind_again(address: SocketAddr) -> TcpListener {
+/// Of an address that others may be bound to as well, as long as none of them listens.
+fn bound(address: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
     socket.bind(address).unwrap();
-    socket.listen(64).unwrap()
+    socket
 }
 
 /// A connection, encrypted or not.

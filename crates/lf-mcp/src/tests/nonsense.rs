@@ -5,16 +5,14 @@ use super::*;
 #[tokio::test]
 async fn half_an_answer_is_none() {
     let pool = pool();
-    let mut hasty = peer("-", "");
-    hasty.timeout = Duration::from_millis(300);
-    let tools = tools(&pool, hasty);
+    let tools = tools(&pool, peer("-", ""));
     names(&list(&tools).await);
     let lost = call(&tools, "half", json!({"exit": true})).await;
     assert!(
         matches!(&lost, Err(ToolError::Lost { reason, .. }) if reason == "exited with status 5"),
         "{lost:?}"
     );
-    let hung = call(&tools, "half", json!({})).await;
+    let hung = given_up(&tools, "half", json!({})).await;
     assert!(matches!(hung, Err(ToolError::Timeout { .. })), "{hung:?}");
 }
 
@@ -32,12 +30,10 @@ async fn an_answer_with_another_id_and_a_second_one_are_passed_over() {
 #[tokio::test]
 async fn strange_json_costs_its_own_call_and_no_more() {
     let pool = pool();
-    let mut hasty = peer("-", "");
-    hasty.timeout = Duration::from_millis(500);
-    let tools = tools(&pool, hasty);
+    let tools = tools(&pool, peer("-", ""));
     names(&list(&tools).await);
     for how in ["deep", "infinite", "huge", "twice"] {
-        let outcome = call(&tools, "strange", json!({"how": how})).await;
+        let outcome = given_up(&tools, "strange", json!({"how": how})).await;
         let is_bounded =
             outcome.is_ok() || matches!(outcome, Err(ToolError::Timeout { .. } | ToolError::Refused { .. }));
         assert!(is_bounded, "{how}: {outcome:?}");
@@ -100,13 +96,12 @@ async fn a_stopped_server_costs_its_calls_their_time_and_goes_on_when_woken() {
     let directory = tempfile::tempdir().unwrap();
     let starts = directory.path().join("starts");
     let pool = pool();
-    let mut hasty = peer(starts.to_str().unwrap(), "");
-    hasty.timeout = Duration::from_millis(300);
-    let tools = tools(&pool, hasty);
+    let tools = tools(&pool, peer(starts.to_str().unwrap(), ""));
     names(&list(&tools).await);
     let pid = nix::unistd::Pid::from_raw(lines(&starts)[0].parse().unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
-    let hung = call(&tools, "echo", json!({})).await;
+    let called = || tools.report_of(NAME).unwrap().activity.unwrap().counters.calls == 1;
+    let hung = hurried(call(&tools, "echo", json!({})), called).await;
     assert!(matches!(hung, Err(ToolError::Timeout { .. })), "{hung:?}");
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).unwrap();
     // its late answer is nobody's

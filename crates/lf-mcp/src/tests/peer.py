@@ -1,5 +1,6 @@
 """A small MCP server over stdio whose tools misbehave on request."""
 
+import itertools
 import json
 import os
 import sys
@@ -17,7 +18,7 @@ MODERN = "2026-07-28"
 generation = {"modern": "modern", "legacy": "legacy"}.get(mode)
 speaks = {"modern": ["modern"], "dual": ["modern", "legacy"], "slow_dual": ["modern", "legacy"], "slow_both": ["modern", "legacy"]}.get(mode, ["legacy"])
 lock = threading.Lock()
-tools = ["echo", "exit", "hang", "slow", "steps", "backwards", "grow", "grow_silently", "big", "big_tail", "cancelled", "odd", "leak", "leak_error", "leak_exit", "task", "ask", "ask_blindly", "ask_roots", "ask_for_ever", "ask_url", "ask_twice", "visit_first", "withdraw", "withdraw_all", "meta", "half", "ids", "strange", "bytes", "uninvited"]
+tools = ["echo", "exit", "hang", "steps", "backwards", "grow", "grow_silently", "big", "big_tail", "cancelled", "odd", "leak", "leak_error", "leak_exit", "task", "ask", "ask_blindly", "ask_roots", "ask_for_ever", "ask_url", "ask_twice", "visit_first", "withdraw", "take_back", "withdraw_all", "meta", "half", "ids", "strange", "bytes", "uninvited"]
 cancelled = []
 refused = []
 in_flight = []
@@ -68,13 +69,12 @@ def call(id, params):
         print("last words", file=sys.stderr, flush=True)
         os._exit(3)
     elif name == "hang":
-        return
-    elif name == "slow":
-        time.sleep(arguments["seconds"])
-        text(id, "slow")
+        # the one thing that is ever heard of it
+        progress(params, 1)
     elif name == "steps":
         for step in range(arguments["count"]):
-            time.sleep(arguments["seconds"])
+            while os.path.getsize(arguments["gate"]) <= step:
+                time.sleep(0.005)
             progress(params, step + 1)
         text(id, "stepped")
     elif name == "backwards":
@@ -96,7 +96,7 @@ def call(id, params):
             sys.stdout.write('{"result":{"content":[{"type":"text","text":"%s"}]},"jsonrpc":"2.0","id":%d}\n' % ("x" * (5 << 20), id))
             sys.stdout.flush()
     elif name == "cancelled":
-        while not cancelled:
+        while len(cancelled) < arguments["least"]:
             time.sleep(0.005)
         text(id, str(len(cancelled)))
     elif name == "leak":
@@ -116,11 +116,13 @@ def call(id, params):
     elif name == "withdraw":
         question = {"message": "Who?", "requestedSchema": FORM}
         send({"jsonrpc": "2.0", "id": "withdrawn", "method": "elicitation/create", "params": question})
-        progress(params, 1)
-        # for the question to reach somebody
-        time.sleep(0.5)
+        # once it has reached somebody
+        taken_back.wait()
         send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "withdrawn"}})
-        progress(params, 2)
+        progress(params, 1)
+    elif name == "take_back":
+        taken_back.set()
+        text(id, "done")
     elif name == "withdraw_all":
         for number in range(arguments["times"]):
             send({"jsonrpc": "2.0", "id": "w%d" % number, "method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": FORM}})
@@ -140,6 +142,7 @@ def call(id, params):
     elif name == "meta":
         text(id, json.dumps(params["_meta"], sort_keys=True))
     elif name == "half":
+        progress(params, 1)
         sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":{"content":[' % id)
         sys.stdout.flush()
         if arguments.get("exit"):
@@ -160,6 +163,8 @@ def call(id, params):
         with lock:
             sys.stdout.write(raw + "\n")
             sys.stdout.flush()
+        # after it, so that whoever reads this has read that
+        progress(params, 1)
     elif name == "bytes":
         with lock:
             sys.stdout.buffer.write(b'\xff\xfe\x00 not text\n')
@@ -181,6 +186,7 @@ def call(id, params):
 FORM = {"type": "object", "properties": {"name": {"type": "string", "default": "hay"}}, "required": ["name"]}
 BLANK = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 questions = {}
+taken_back = threading.Event()
 visits = []
 
 
@@ -243,8 +249,10 @@ if mode == "noise":
 if mode == "deaf":
     time.sleep(1000)
 
-if mode in ("slow_dual", "slow_both"):
-    time.sleep(1.5)
+messages = sys.stdin
+if mode in ("slow_dual", "slow_both") and len(open(starts).readlines()) == 1:
+    # so slow to start for the first time that both first messages wait for it when it begins to read
+    messages = itertools.chain([sys.stdin.readline(), sys.stdin.readline()], sys.stdin)
 
 
 def settle(method, params):
@@ -258,7 +266,7 @@ def settle(method, params):
 
 
 subscription = None
-for line in sys.stdin:
+for line in messages:
     message = json.loads(line)
     id, method, params = message.get("id"), message.get("method"), message.get("params", {})
     if method is None:

@@ -57,23 +57,6 @@ impl Stage {
     }
 }
 
-/// Lets a time limit of ours pass, without the time it takes.
-async fn skip(duration: Duration) {
-    tokio::time::pause();
-    tokio::time::advance(duration).await;
-    tokio::time::resume();
-}
-
-/// Waits for something that comes after a time limit of ours.
-pub(super) async fn in_the_end(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < end, "{what}");
-        skip(Duration::from_millis(500)).await;
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 #[tokio::test]
 async fn a_server_is_idle_ready_failed_and_ready_again_and_all_of_it_is_counted() {
     let stage = Stage::new("", |_| {});
@@ -111,13 +94,11 @@ async fn calls_are_told_at_once_that_their_server_was_killed() {
     let (outcomes, killed) = tokio::join!(calls, killing);
     for (outcome, told) in outcomes {
         assert!(
-            // under load the end of the connection is seen before that of the process
-            matches!(&outcome, Err(ToolError::Lost { reason, .. })
-                if ["was killed by SIGKILL", "the connection ended"].contains(&reason.as_str())),
+            matches!(&outcome, Err(ToolError::Lost { reason, .. }) if reason == "was killed by SIGKILL"),
             "{outcome:?}"
         );
-        // it takes a tenth of it; the rest is for machines that have other things to do
-        assert!(told - killed < Duration::from_secs(1), "{:?}", told - killed);
+        // and not when their time is over, which is 20 s
+        assert!(told - killed < Duration::from_secs(15), "{:?}", told - killed);
     }
     assert_eq!(stage.activity().counters.failed_calls, 50);
     stage.echoes().await;
@@ -136,10 +117,7 @@ async fn five_failures_in_a_minute_open_the_circuit_until_a_probe_succeeds() {
     let pool = pool();
     let tools = tools(&pool, broken);
     let report = || tools.report_of(NAME).unwrap();
-    let pause = || match report().state {
-        ServerState::Failed { retry_in, .. } => retry_in,
-        other => panic!("{other:?}"),
-    };
+    let pause = || pause(&tools);
     for failure in 1..=5 {
         assert!(down(&tools).await.starts_with("exited with status 1"));
         assert_eq!(lines(&starts).len(), failure);
@@ -203,10 +181,10 @@ async fn a_restart_starts_at_once_what_is_left_alone() {
 
 #[tokio::test]
 async fn a_server_that_hangs_is_probed_and_replaced() {
-    let stage = Stage::new("", |server| server.timeout = Duration::from_millis(300));
+    let stage = Stage::new("", |_| {});
     stage.up().await;
     stage.signal(Signal::SIGSTOP);
-    let hung = call(&stage.tools, "echo", json!({})).await;
+    let hung = hurried(call(&stage.tools, "echo", json!({})), || stage.activity().counters.calls == 1).await;
     assert!(matches!(hung, Err(ToolError::Timeout { .. })), "{hung:?}");
     in_the_end("it is given up", || stage.report().last_error().is_some()).await;
     assert_eq!(stage.report().error_code(), Some("unresponsive"));
@@ -218,10 +196,13 @@ async fn a_server_that_hangs_is_probed_and_replaced() {
 
 #[tokio::test]
 async fn a_server_that_is_only_slow_is_not_replaced() {
-    let stage = Stage::new("", |server| server.timeout = Duration::from_millis(300));
+    let stage = Stage::new("", |_| {});
     stage.up().await;
-    let slow = call(&stage.tools, "slow", json!({"seconds": 1000})).await;
+    let slow = call(&stage.tools, "slow", json!({"seconds": 1000}));
+    let slow = hurried(slow, || stage.activity().counters.calls == 1).await;
     assert!(matches!(slow, Err(ToolError::Timeout { .. })), "{slow:?}");
+    // it reads in order: what it was asked to see whether it hangs is answered before this
+    stage.echoes().await;
     for _ in 0..3 {
         skip(Duration::from_secs(5)).await;
         stage.echoes().await;
@@ -232,14 +213,12 @@ async fn a_server_that_is_only_slow_is_not_replaced() {
 
 #[tokio::test]
 async fn a_hung_server_is_left_alone_while_another_call_runs_on_it_and_is_shown_as_in_doubt() {
-    let stage = Stage::new("", |server| server.timeout = Duration::from_millis(300));
+    let stage = Stage::new("", |_| {});
     stage.up().await;
-    let mut patient = stdio("unused", &[]);
-    patient.clone_from(&stubborn_of(&stage));
-    let other = stage.pool.session(&Arc::new(patient), None).await.unwrap();
+    let other = stage.pool.session(&Arc::new(stubborn_of(&stage)), None).await.unwrap();
     let running = other.0.call_it();
     stage.signal(Signal::SIGSTOP);
-    let hung = call(&stage.tools, "echo", json!({})).await;
+    let hung = hurried(call(&stage.tools, "echo", json!({})), || stage.activity().counters.calls == 2).await;
     assert!(matches!(hung, Err(ToolError::Timeout { .. })), "{hung:?}");
     in_the_end("it is in doubt", || stage.report().last_error().is_some()).await;
     assert_eq!((stage.report().state.name(), stage.report().error_code()), ("ready", Some("unresponsive")));
@@ -250,9 +229,7 @@ async fn a_hung_server_is_left_alone_while_another_call_runs_on_it_and_is_shown_
 
 /// The server of a stage.
 fn stubborn_of(stage: &Stage) -> McpServer {
-    let mut server = stdio("python3", &["-S", "-c", STUBBORN, stage.starts.path().to_str().unwrap(), ""]);
-    server.timeout = Duration::from_millis(300);
-    server
+    stdio("python3", &["-S", "-c", STUBBORN, stage.starts.path().to_str().unwrap(), ""])
 }
 
 #[tokio::test]
@@ -264,7 +241,8 @@ async fn a_hung_server_does_not_hold_up_a_chat_that_knows_its_tools() {
     let begun = Instant::now();
     let catalogue = list(&stage.tools).await;
     assert!(names(&catalogue).contains(&"echo"));
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    // it is waited for 2 s, and not the 20 s that a list may take
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     stage.signal(Signal::SIGCONT);
     stage.pool.shutdown().await;
 }

@@ -25,12 +25,16 @@ pub fn announce(data_dir: &Path, address: SocketAddr) -> io::Result<Announced> {
     let directory = data_dir.join(DIRECTORY);
     DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
     let path = directory.join(address.to_string());
-    match std::fs::remove_file(&path) {
+    // Under a name that is no address until it is locked: a command that looks at it in between would hold the lock for
+    // that moment, and this daemon would be known to nobody.
+    let begun = directory.join(format!("{address}.{}", std::process::id()));
+    match std::fs::remove_file(&begun) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&begun)?;
     file.try_lock().map_err(io::Error::from)?;
+    std::fs::rename(&begun, &path)?;
     Ok(Announced { file, path })
 }
 
@@ -60,6 +64,8 @@ impl Drop for Announced {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -79,5 +85,28 @@ mod tests {
         assert_eq!((known(14345), known(14346)), (vec![one], vec![]));
         drop(next);
         assert_eq!(known(14345), []);
+        assert_eq!(home.path().join(DIRECTORY).read_dir().unwrap().count(), 1, "what the crash left");
+    }
+
+    #[test]
+    fn a_daemon_is_known_whoever_looks_for_one_meanwhile() {
+        let home = tempfile::tempdir().unwrap();
+        let address: SocketAddr = "127.0.0.1:14345".parse().unwrap();
+        let is_over = AtomicBool::new(false);
+        let found = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    own_daemons(home.path(), 14345);
+                }
+            });
+            let announced = (0..200).map(|_| announce(home.path(), address));
+            let found: Vec<_> =
+                announced.map(|announced| announced.map(|_known| own_daemons(home.path(), 14345))).collect();
+            is_over.store(true, Ordering::SeqCst);
+            found
+        });
+        for found in found {
+            assert_eq!(found.unwrap(), [address]);
+        }
     }
 }

@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use super::*;
 
+/// For a disk that others use as well.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn record(tool: usize) -> Record {
     Record { tool: Some(tool.to_string()), ..Record::new(Event::Call) }
 }
@@ -20,7 +23,7 @@ fn lines(directory: &Path) -> Vec<Value> {
 fn written(directory: &Path, records: std::ops::Range<usize>) {
     let audit = Audit::into(directory).unwrap();
     records.for_each(|number| audit.record(record(number)));
-    audit.close();
+    audit.close_within(PATIENCE);
 }
 
 fn file(directory: &Path) -> PathBuf {
@@ -124,7 +127,7 @@ fn what_could_not_be_written_is_counted_and_told_when_it_can_be() {
     let most = WAITING + BATCH;
     (0..most + 2000).for_each(|number| audit.record(record(number)));
     std::fs::remove_file(&directory).unwrap();
-    audit.close();
+    audit.close_within(PATIENCE);
     let lines = lines(&directory);
     let kept = lines.iter().filter(|line| line["event"] == "call").count();
     let lost = lines.iter().filter(|line| line["event"] == "lost").map(|line| {

@@ -1,13 +1,32 @@
+use std::time::Duration;
+
 use lf_core::turn::{Ask, Decision, Entry, Verdict, Waiting};
 use lf_core::{Arguments, Journal as _, Message, ToolCall, ToolRef};
 use lf_test_postgres::{Database, PASSWORD, Postgres as Server};
 
+use super::{Patience, Postgres};
 use crate::{Begin, Conversation, End, Kind, Known, Store, StoreError};
 
 mod outages;
 
+/// For what takes milliseconds on a machine that does nothing else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn store(database: &Database) -> Store {
-    Store::shared(&database.url().into(), &[]).unwrap()
+    patient(&database.url(), Patience::default())
+}
+
+/// Waits in one way like this, and otherwise for connections as long as a busy machine takes over them.
+fn patient(url: &str, patience: Patience) -> Store {
+    let patience = Patience { connection: PATIENCE, ..patience };
+    Store::of(Postgres { patience, ..Postgres::new(&url.to_owned().into(), &[]).unwrap() })
+}
+
+/// Those that live do so for the rest of the test, whatever it takes.
+fn live_long(database: &Database) {
+    database.ask(
+        "UPDATE daemon SET until = clock_timestamp() + interval '1 hour' WHERE until > clock_timestamp()",
+    );
 }
 
 async fn begun(store: &Store, turn: &str, after: Option<i64>) -> Result<crate::TurnJournal, StoreError> {
@@ -102,6 +121,7 @@ async fn a_turn_is_taken_over_when_its_daemon_is_dead_and_then_the_former_one_wr
     let (one, other) = (store(&database), store(&database));
     one.renew().await.unwrap();
     other.renew().await.unwrap();
+    database.ask("UPDATE daemon SET until = clock_timestamp() + interval '1 hour'");
     let mut journal = begun(&one, "t", None).await.unwrap();
     journal.append(&Entry::Answered);
     journal.flush().await.unwrap();
@@ -110,6 +130,7 @@ async fn a_turn_is_taken_over_when_its_daemon_is_dead_and_then_the_former_one_wr
 
     database.ask("UPDATE daemon SET until = clock_timestamp() - interval '1 second'");
     other.renew().await.unwrap();
+    live_long(&database);
     let [turn] = &other.unattended().await.unwrap()[..] else { panic!("nobody runs it") };
     assert!(other.take_over("t").await.unwrap());
     let mut taken = other.journal(turn, 2);
@@ -226,7 +247,7 @@ async fn the_password_is_in_no_error() {
 #[tokio::test]
 async fn more_callers_than_connections_wait_for_each_other() {
     let database = Server::shared().database();
-    let store = store(&database);
+    let store = patient(&database.url(), Patience { room: PATIENCE, ..Patience::default() });
     let all = futures_util::future::join_all((0..200).map(|_| store.conversation("none"))).await;
     assert!(all.iter().all(|found| *found == Ok(None)), "{all:?}");
     let open = database.ask("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lf' AND datname = current_database()");
@@ -260,35 +281,44 @@ async fn a_database_is_spoken_to_over_tls_when_its_certificate_is_right() {
     }
 }
 
-/// Somebody else who holds the conversation's row, as a backup or a person with `psql` may.
-async fn holding(database: &Database) -> tokio_postgres::Client {
+/// A connection of somebody else.
+async fn connected(database: &Database) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(&database.url(), tokio_postgres::NoTls).await.unwrap();
     tokio_util::task::TaskTracker::new().spawn(connection);
+    client
+}
+
+/// Somebody else who holds the conversation's row, as a backup or a person with `psql` may.
+async fn holding(database: &Database) -> tokio_postgres::Client {
+    let client = connected(database).await;
     client.batch_execute("BEGIN; SELECT 1 FROM conversation WHERE id = 'c' FOR UPDATE").await.unwrap();
     client
 }
 
-/// That many connections that wait for somebody who holds a row.
-async fn waiting(database: &Database, count: usize) -> Vec<String> {
+/// That many connections that wait for somebody who holds a row. They share this thread, which is left to them meanwhile.
+async fn waiting(database: &Database, count: usize) -> Vec<i32> {
+    let watcher = connected(database).await;
     let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lf' AND wait_event_type = 'Lock'
                AND datname = current_database()";
     let all = async {
         loop {
-            let pids: Vec<String> = database.ask(sql).lines().map(str::to_owned).collect();
+            let pids = watcher.query(sql, &[]).await.unwrap();
             if pids.len() == count {
-                return pids;
+                return pids.iter().map(|row| row.get(0)).collect();
             }
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(30), all).await.expect("they wait")
+    tokio::time::timeout(PATIENCE, all).await.expect("they wait")
 }
 
 #[tokio::test]
 async fn a_database_that_is_slow_is_told_within_its_time() {
     let database = Server::shared().database();
+    // the tables are made by one that is not
+    store(&database).ready().await.unwrap();
     let impatient = format!("{}?options=-c%20lock_timeout%3D100ms", database.url());
-    let store = Store::shared(&impatient.as_str().into(), &[]).unwrap();
+    let store = patient(&impatient, Patience::default());
     begun(&store, "t1", None).await.unwrap();
     let holder = holding(&database).await;
     let error = begun(&store, "t2", None).await.err().unwrap();
@@ -329,7 +359,9 @@ async fn connections_that_are_all_busy_are_told_and_a_daemon_says_that_it_lives_
     let database = Server::shared().database();
     let patient =
         format!("{}?options=-c%20lock_timeout%3D14s%20-c%20statement_timeout%3D14s", database.url());
-    let store = Store::shared(&patient.as_str().into(), &[]).unwrap();
+    // far less than the database lets them wait
+    let room = Duration::from_secs(1);
+    let store = self::patient(&patient, Patience { room, ..Patience::default() });
     begun(&store, "t", None).await.unwrap();
     let holder = holding(&database).await;
     let ids: Vec<String> = (0..super::CONNECTIONS).map(|at| format!("t{at}")).collect();
@@ -346,6 +378,6 @@ async fn connections_that_are_all_busy_are_told_and_a_daemon_says_that_it_lives_
         busy.unwrap_err()
     };
     let (blocked, busy) = tokio::join!(blocked, more);
-    assert!(busy.to_string().contains("all 8 connections have been busy for 10s"), "{busy}");
+    assert!(busy.to_string().contains("all 8 connections have been busy for 1s"), "{busy}");
     assert!(blocked.iter().all(Result::is_ok), "each waited less than the database lets it");
 }

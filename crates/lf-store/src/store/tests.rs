@@ -461,9 +461,12 @@ async fn trouble_with_the_file_costs_the_requests_of_that_time_only() {
         panic!("it is not tried again at once")
     };
     let until_it_can_be_used = async |store: &Store| {
-        while store.ready().await.is_err() {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
+        let can_be_used = async {
+            while store.ready().await.is_err() {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), can_be_used).await.unwrap();
     };
     until_it_can_be_used(&store).await;
     assert!(store.create(&conversation("a")).await.unwrap());

@@ -4,8 +4,8 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -13,6 +13,8 @@ use tracing_subscriber::fmt::MakeWriter;
 const ROOM: usize = 4096;
 /// For the last lines to be taken when the program ends.
 const END_WAIT: Duration = Duration::from_millis(500);
+/// Between two looks for room.
+const PAUSE: Duration = Duration::from_millis(1);
 
 enum Message {
     Line(Vec<u8>),
@@ -44,11 +46,23 @@ impl Lines {
 
     /// Waits until what was logged so far is written, half a second at most.
     pub(crate) fn end(&self) {
+        self.end_within(END_WAIT);
+    }
+
+    fn end_within(&self, limit: Duration) {
+        let end = Instant::now() + limit;
         let (mark, written) = sync_channel(1);
-        // with a full queue nobody reads: there is nothing to wait for
-        if self.sender.try_send(Message::Mark(mark)).is_ok() {
-            let _ = written.recv_timeout(END_WAIT);
+        let mut message = Message::Mark(mark);
+        // a queue that is full may be one that is being written
+        while let Err(refused) = self.sender.try_send(message) {
+            let TrySendError::Full(back) = refused else { return };
+            if Instant::now() >= end {
+                return;
+            }
+            message = back;
+            std::thread::sleep(PAUSE);
         }
+        let _ = written.recv_timeout(end.saturating_duration_since(Instant::now()));
     }
 }
 
@@ -166,8 +180,31 @@ mod tests {
         let dropped: usize =
             text.lines().find_map(|line| line.strip_prefix("lf: ")?.split(' ').next()?.parse().ok()).unwrap();
         assert!((10..=11).contains(&dropped), "{dropped}");
-        lines.end();
+        lines.end_within(Duration::from_secs(60));
         assert_eq!(stream.text().matches("line ").count(), count - dropped);
+    }
+
+    #[test]
+    fn the_end_waits_for_room_where_somebody_reads() {
+        let stream = Gated::default();
+        let mut lines = Lines::to(stream.clone()).unwrap();
+        // nothing is taken yet, so that the queue is full
+        for at in 0..ROOM + 11 {
+            lines.write_all(format!("line {at}\n").as_bytes()).unwrap();
+        }
+        let ending = std::thread::spawn(move || lines.end_within(Duration::from_secs(60)));
+        stream.open();
+        ending.join().unwrap();
+        assert!(stream.text().contains(&format!("line {}\n", ROOM - 1)), "what had room is written");
+    }
+
+    #[test]
+    fn the_end_is_not_waited_for_where_nobody_reads() {
+        let mut lines = Lines::to(Gated::default()).unwrap();
+        for _ in 0..ROOM + 11 {
+            lines.write_all(b"line\n").unwrap();
+        }
+        lines.end();
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! Reading costs the same for each byte, whatever the text and however long it is.
 
-use std::time::Instant;
-
 use super::super::body::MAX_CALL;
 use super::super::scanner::MAX_REREAD;
 use super::super::{Mark, TextFormat};
 use super::*;
+use crate::tool::tests::own_time;
 
 /// Bytes of a text, and of a push: read again for each push, the text would cost a hundred times as much.
 const SIZE: usize = 1 << 12;
@@ -107,10 +106,10 @@ impl Hard {
         Self { name, formats: named(name).unwrap(), text, push }
     }
 
-    /// Nanoseconds for each byte that was read. What turned out to be no call is read again, and that has a limit.
+    /// Nanoseconds of a processor for each byte that was read. What turned out to be no call is read again, and that has a limit.
     fn cost(&self) -> f64 {
         let mut scanner = TextScanner::new(self.formats).with_tools(families::tools());
-        let started = Instant::now();
+        let started = own_time();
         let mut rest = self.text.as_str();
         while !rest.is_empty() {
             let (piece, after) = rest.split_at(rest.ceil_char_boundary(self.push));
@@ -118,13 +117,13 @@ impl Hard {
             rest = after;
         }
         scanner.finish(TextEnd::Clean);
-        let elapsed = started.elapsed().as_nanos() as f64;
+        let elapsed = (own_time() - started).as_nanos() as f64;
         assert!(scanner.reread <= MAX_REREAD + MAX_CALL, "{}: {}", self.name, scanner.reread);
         elapsed / (self.text.len() + scanner.reread) as f64
     }
 }
 
-/// Those that cost far more than most. A busy machine may have made one slow; not several times.
+/// Those that cost far more than most. What else runs may have taken the caches from one; not several times.
 fn dear(hard: &[Hard]) -> Vec<String> {
     let costs: Vec<f64> = hard.iter().map(Hard::cost).collect();
     let mut sorted = costs.clone();
@@ -178,7 +177,7 @@ fn a_long_answer_is_read_in_linear_time() {
 
 #[test]
 fn what_is_held_back_for_long_costs_the_same_for_each_byte() {
-    // 16 times the text: 16 where all of it is read again with each push; a busy machine may have made one slow
+    // 16 times the text: 16 where all of it is read again with each push; what else runs may have taken the caches from one
     let steep = HELD.iter().filter(|(name, text)| {
         let cost = |size| Hard::new(name, *text, size, PUSH).cost();
         (0..4).all(|_| cost(16 * SIZE) > 4.0 * cost(SIZE))

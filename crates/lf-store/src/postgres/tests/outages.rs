@@ -15,7 +15,7 @@ use crate::TurnState;
 async fn a_database_that_is_gone_is_told_and_used_again_when_it_is_back() {
     let server = Server::own();
     let database = server.database();
-    let store = store(&database);
+    let store = patient(&database.url(), Patience { absence: PATIENCE, ..Patience::default() });
     let mut journal = begun(&store, "t", None).await.unwrap();
     server.stop();
     let StoreError::Unavailable { place, reason } = store.ready().await.unwrap_err() else { panic!() };
