@@ -117,12 +117,12 @@ fn of_a_tool() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What a change is called, the change, and the tools that stay.
+/// What it is, what it makes of what the server says, and the tools that stay.
 type Change = (&'static str, fn(&mut Value), &'static [&'static str]);
 
 /// Changes of more than one definition.
-fn of_the_list() -> Vec<Change> {
-    vec![
+fn of_the_list() -> [Change; 10] {
+    [
         ("a new tool", |said| said["tools"].as_array_mut().unwrap().push(rich("wipe")), &["look", "send"]),
         ("a tool that is gone", |said| drop(said["tools"].as_array_mut().unwrap().pop()), &["look"]),
         (

@@ -89,7 +89,7 @@ fn is_exact_npm(package: &str) -> bool {
     if is_path(package) {
         return true;
     }
-    if package.contains("://") || package.contains(':') {
+    if package.contains(':') {
         return has_commit(package, '#');
     }
     let version = package.get(1..).and_then(|rest| rest.rsplit_once('@')).map(|(_, version)| version);

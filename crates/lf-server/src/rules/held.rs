@@ -42,7 +42,7 @@ impl HeldBack {
     ) {
         for Withheld { tool, print, why } in held {
             let key = (format!("{}/{}", project.namespace, project.name), tool.clone());
-            if !self.is_new(key, (why.clone(), print.map_or(0, Print::mark))) {
+            if !self.is_new(key, &(why.clone(), print.map_or(0, Print::mark))) {
                 continue;
             }
             warn!(server = %tool.server, tool = %visible::line(&tool.name), reason = %visible::line(&why), "a tool is held back");
@@ -50,13 +50,11 @@ impl HeldBack {
         }
     }
 
-    fn is_new(&self, key: (String, ToolRef), said: (String, u64)) -> bool {
+    fn is_new(&self, key: (String, ToolRef), said: &(String, u64)) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() >= REMEMBERED && !told.contains_key(&key) {
             told.clear();
         }
-        let is_new = told.get(&key) != Some(&said);
-        told.insert(key, said);
-        is_new
+        told.insert(key, said.clone()).is_none_or(|before| before != *said)
     }
 }
