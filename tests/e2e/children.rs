@@ -1,5 +1,8 @@
 //! What servers start is gone with the daemon, also when that is killed, and whatever they did to stay.
 
+mod apart;
+mod failing;
+
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::fs::chown;
@@ -200,6 +203,9 @@ fn who_is_not_root_leaves_nothing_either_and_stays_who_they_are() {
 fn what_a_server_ends_with_is_told_as_without_keepers() {
     for (script, told) in [
         ("exit 3", "exited with status 3"),
+        // of signals, the numbers behind 128 would be those that stop a process
+        ("exit 147", "exited with status 147"),
+        ("exit 150", "exited with status 150"),
         ("kill -9 $$", "was killed by SIGKILL"),
         ("kill -ABRT $$", "was killed by SIGABRT"),
     ] {

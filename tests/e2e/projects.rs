@@ -270,3 +270,46 @@ fn the_terminal_lists_makes_shows_and_removes_projects() {
     project.run(&["projects", "delete", "team/one"]).ok();
     assert_eq!(project.run(&["projects", "list"]).ok().stdout, "");
 }
+
+#[test]
+fn a_person_who_approves_a_command_is_shown_all_that_bounds_it_and_asked_again_where_less_does() {
+    let model = ScriptedModel::start_with(|_, _| Some(Reply::text("done")));
+    let project =
+        TestProject::new(HERE).operator("egress: [127.0.0.1]").variable("TOKEN", "canary-of-a-token");
+    let marker = project.home().join("marker");
+    let script = Script { log: Some(marker.clone()), ..Script::echoing(&["echo"]) };
+    let mut server = scripted("fs", &script);
+    server["env"] = json!({"LD_PRELOAD": "/tmp/evil.so", "TOKEN": "${env:TOKEN}"});
+    server["sandbox"] = json!({"profile": "strict", "write": ["/"], "network": "all", "require": false});
+    let config = document(json!({}), &model.base_url(), &[server]);
+    let daemon = project.serve();
+    post(&daemon.url("/v1/projects/team"), &json!({"name": "run", "config": config})).ok();
+    let shown = project.run(&["config", "approve", "team/run", "--dry-run"]).ok().stdout;
+    for line in [
+        r#"environment  LD_PRELOAD="/tmp/evil.so", TOKEN="${env:TOKEN}""#,
+        r#"sandbox      strict, reads nothing, writes "/", network all, not required"#,
+        "limits       memory 4294967296 bytes, processes 1024",
+    ] {
+        assert!(shown.contains(line), "{line} is not in:\n{shown}");
+    }
+    assert!(!shown.contains("canary"), "{shown}");
+    let url = daemon.url("/v1/projects/team/run");
+    let mut config = get(&url).ok()["project"]["config"].clone();
+    let entry = config["mcp"]["servers"][0].as_object_mut().unwrap();
+    entry.remove("env");
+    entry.remove("sandbox");
+    put(&url, &json!({"config": config})).ok();
+    project.run(&["config", "approve", "team/run"]).ok();
+    let starts = || std::fs::read_to_string(&marker).unwrap_or_default().matches("start ").count();
+    let ask = || post(&format!("{url}/chat/completions"), &chat("hi")).ok();
+    ask();
+    assert_eq!(starts(), 1);
+    config["mcp"]["servers"][0]["limits"] = json!({"memory": 0, "processes": 0});
+    put(&url, &json!({"config": config})).ok();
+    ask();
+    assert_eq!(starts(), 1, "nobody approved it without its limits");
+    let shown = project.run(&["config", "approve", "team/run"]).ok().stdout;
+    assert!(shown.contains("limits       memory no limit, processes no limit"), "{shown}");
+    ask();
+    assert_eq!(starts(), 2);
+}

@@ -1,6 +1,7 @@
 //! What a server in a sandbox can do, and what it is told when it cannot.
 
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use lf_tests::client::{chat, get, post};
@@ -61,6 +62,15 @@ fn assert_all(came: &[String], words: &str) {
     assert!(came.iter().all(|came| came.contains(words)), "not all are `{words}`: {came:#?}");
 }
 
+/// Neither the right to it nor a mount that could be changed.
+#[track_caller]
+fn assert_refused(came: &[String]) {
+    let is_refused = |came: &String| {
+        ["Permission denied", "Read-only file system"].iter().any(|words| came.contains(words))
+    };
+    assert!(came.iter().all(is_refused), "not all are refused: {came:#?}");
+}
+
 /// Files of the project, by how they are attempted.
 fn files(project: &TestProject) -> [String; 5] {
     let at = |path: &str| project.path().join(path).display().to_string();
@@ -81,23 +91,44 @@ fn attempt_files(project: &TestProject) -> Vec<String> {
 #[test]
 fn strict_has_no_files_but_the_system_s_and_those_it_is_given() {
     let bare = project(json!("strict"));
-    assert_all(&attempt_files(&bare), "Permission denied");
+    assert_refused(&attempt_files(&bare));
     let home = format!("list {}", bare.home().display());
     let remove = format!("remove {}", bare.path().join("out/file").display());
     let other =
         ["read /etc/passwd", "read /etc/shadow", "write /tmp/lf-outside", "list /tmp", &home, &remove];
-    assert_all(&attempt(&bare, &other), "Permission denied");
+    assert_refused(&attempt(&bare, &other));
     assert_eq!(attempt(&bare, &["run /usr/bin/true"]), [""], "the system's programs run");
 
     let reading = project(json!({"profile": "strict", "read": ["in"]}));
     let came = attempt_files(&reading);
     assert_eq!(came[..2], ["inside", "1"]);
-    assert_all(&came[2..], "Permission denied");
+    assert_refused(&came[2..]);
 
     let writing = project(json!({"profile": "strict", "write": ["in"]}));
     let came = attempt_files(&writing);
     assert_eq!(came[..4], ["inside", "1", "written", "written"]);
-    assert_all(&came[4..], "Permission denied");
+    assert_refused(&came[4..]);
+}
+
+/// Whom Landlock lets do that: it looks at who opens a file.
+#[test]
+fn strict_changes_neither_the_mode_nor_the_times_of_what_it_was_not_given() {
+    let strict = project(json!({"profile": "strict", "read": ["in"], "write": ["changed"]}));
+    let of = |path: &str| {
+        let path = strict.path().join(path).display().to_string();
+        [format!("utime {path}"), format!("chmod {path}")]
+    };
+    let outside = [of("in/file"), of("out/file"), of("llamafarm.yaml")].concat();
+    let outside: Vec<&str> = outside.iter().map(String::as_str).collect();
+    let kept = || std::fs::metadata(strict.path().join("out/file")).unwrap();
+    let before = kept();
+    assert_all(&attempt(&strict, &outside), "Read-only file system");
+    let after = kept();
+    assert_eq!((after.mode(), after.mtime()), (before.mode(), before.mtime()));
+    strict.write("changed/file", "its own");
+    let inside = of("changed/file");
+    assert_eq!(attempt(&strict, &inside.each_ref().map(String::as_str)), ["changed", "changed"]);
+    assert_eq!(strict.path().join("changed/file").metadata().unwrap().mode() & 0o777, 0);
 }
 
 #[test]
@@ -111,6 +142,8 @@ fn strict_has_no_network_but_the_ports_it_is_given() {
         format!("udp {}", datagrams.local_addr().unwrap().port()),
         "listen 0".to_owned(),
         "unix /run/docker.sock".to_owned(),
+        // to no port in particular, which is a matter of the system call alone
+        "accept x".to_owned(),
     ];
     let what = what.each_ref().map(String::as_str);
     let attempt = |network: Value| attempt(&project(json!({"profile": "strict", "network": network})), &what);
@@ -120,10 +153,11 @@ fn strict_has_no_network_but_the_ports_it_is_given() {
     assert_all(&some[1..], "Permission denied");
     let named = attempt(json!([port(&allowed), 53]));
     assert_eq!([&named[0], &named[2]], ["connected"; 2], "names are looked up by datagrams");
-    assert_all(&[named[1].clone(), named[3].clone(), named[4].clone()], "Permission denied");
+    assert_all(&[&named[1..2], &named[3..]].concat(), "Permission denied");
     let all = attempt(json!("all"));
     assert_eq!(all[..4], ["connected", "connected", "connected", "listening"]);
-    assert_all(&all[4..], "Permission denied");
+    assert_all(&all[4..5], "Permission denied");
+    assert_eq!(all[5], "listening");
 }
 
 #[test]

@@ -56,6 +56,22 @@ def listen(port):
         return "listening"
 
 
+def listen_anywhere(_):
+    with socket.socket() as one:
+        one.listen()
+        return "listening"
+
+
+def close_to_all(path):
+    os.chmod(path, 0)
+    return "changed"
+
+
+def date_back(path):
+    os.utime(path, (0, 0))
+    return "changed"
+
+
 DOING = {
     "read": read,
     "write": write,
@@ -66,6 +82,9 @@ DOING = {
     "udp": lambda port: connect(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", int(port))),
     "unix": lambda path: connect(socket.AF_UNIX, socket.SOCK_STREAM, path),
     "listen": listen,
+    "accept": listen_anywhere,
+    "chmod": close_to_all,
+    "utime": date_back,
     "call": call,
     "processes": lambda _: " ".join(sorted(name for name in os.listdir("/proc") if name.isdigit())),
     "user": lambda _: f"{os.getuid()} {os.getgid()}",

@@ -37,6 +37,16 @@ pub fn with_home(home: &Path) -> Vec<Process> {
         .collect()
 }
 
+/// How many children of this process have ended and were not reaped.
+pub fn ended_children_of(parent: u32) -> usize {
+    let all = std::fs::read_dir("/proc").expect("/proc can be read");
+    let numbers = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let stats = numbers.filter_map(|pid| std::fs::read_to_string(proc(pid, "stat")).ok());
+    // behind the name, which may hold anything: its state and its parent
+    let ended = format!("Z {parent} ");
+    stats.filter(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(&ended))).count()
+}
+
 /// Fails when any process of this `HOME` is still there after `limit`.
 pub fn assert_none_left(home: &Path, limit: Duration) {
     let mut left = Vec::new();

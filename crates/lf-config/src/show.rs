@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lf_core::model::Dialect;
 use lf_core::project::{Model, Project, Provider, ToolCallStrategy, Transport};
+use lf_core::{Secret, secret};
 use serde_json::{Map, Value as Json, json};
 
 use crate::node::Node;
@@ -18,7 +19,7 @@ pub(crate) fn resolved(root: &Node, project: &Project) -> Json {
         let Some(name) = name(server) else { continue };
         if let Some(Ok(resolved)) = project.servers.get(&name) {
             if let Transport::Http(http) | Transport::Sse(http) = &resolved.transport {
-                server.insert("base_url".to_owned(), json!(mask_url(&http.base_url)));
+                server.insert("base_url".to_owned(), json!(shown_url(&http.base_url, &http.in_url)));
             }
             fill(server, "timeout", json!(duration(resolved.timeout)));
             fill(server, "max_timeout", json!(duration(resolved.max_timeout)));
@@ -63,7 +64,7 @@ pub(crate) fn yaml(json: &Json, project: &Project) -> String {
 fn fill_model(model: &mut Map<String, Json>, resolved: &Model) {
     fill(model, "model", json!(resolved.model));
     if !resolved.base_url.is_empty() {
-        model.insert("base_url".to_owned(), json!(mask_url(&resolved.base_url)));
+        model.insert("base_url".to_owned(), json!(shown_url(&resolved.base_url, &resolved.in_url)));
     }
     if resolved.api_key.is_some() {
         fill(model, "api_key", json!(MASK));
@@ -251,6 +252,11 @@ fn mask_word(word: &str) -> String {
 pub(crate) fn is_key(word: &str) -> bool {
     const LOOKS: [&str; 9] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "AKIA", "eyJ"];
     LOOKS.iter().any(|look| word.starts_with(look)) && word.len() >= 16
+}
+
+/// Without what variables hold of it, either.
+fn shown_url(url: &str, in_url: &[Secret]) -> String {
+    mask_url(&secret::without(url, &in_url.iter().map(Secret::expose).collect::<Vec<_>>()))
 }
 
 fn mask_url(text: &str) -> String {

@@ -61,7 +61,7 @@ const SETTINGS: [&str; 26] = [
     "/sys/kernel/mm/transparent_hugepage",
 ];
 
-const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Confines this thread and all it starts. Gives what the kernel does not have.
 pub(crate) fn confine(confinement: &Confinement, program: &OsStr) -> io::Result<Vec<Missing>> {

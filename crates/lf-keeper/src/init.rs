@@ -7,34 +7,39 @@ use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode};
 
-use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::order::{Doing, Missing, Order, Report};
+use crate::watch::{End, Parent, sweep, until_end};
 use crate::{confine, inherit, let_go_of_pipes, namespaces, tree};
 
-/// As for shells: a signal ended it.
-const BY_SIGNAL: i32 = 128;
-
-/// `arguments`: the guard's process, seen from outside, or nothing where there is no namespace; and what is missing.
+/// `arguments`: whether there is a namespace of its own; the guard's process, seen from outside; and what is missing.
 pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let is_inside = arguments.next().is_some_and(|role| role == "own");
     let guard = arguments.next().and_then(|guard| guard.to_str()?.parse().ok());
     let missing = arguments.next().and_then(|missing| serde_json::from_str(missing.to_str()?).ok());
-    let Some(missing) = missing else { return ExitCode::FAILURE };
-    if let Some(guard) = guard {
+    let (Some(guard), Some(missing)) = (guard, missing) else { return ExitCode::FAILURE };
+    // no terminal from here on: what a server wrote to one would come between what we write, unread by us
+    let _ = nix::unistd::setsid();
+    let parent = if is_inside {
         let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
         // it may have ended before that; `/proc` is still the one outside, and tells parents as they are there
         if tree::parent_of_this() != Some(guard) {
             return ExitCode::FAILURE;
         }
-    }
+        None
+    } else {
+        // where somebody ends the guard, what it kept is ours to end
+        let _ = nix::sys::prctl::set_child_subreaper(true);
+        let Some(parent) = Parent::new(guard) else { return ExitCode::FAILURE };
+        Some(parent)
+    };
     let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
     let mut control = File::from(control);
     let Ok(order) = Order::read(&mut control) else { return ExitCode::FAILURE };
-    let report = |report: &Report, control: &mut File| drop(report.write(control));
-    let child = match begin(&order, guard.is_some(), missing) {
+    let report = |report: &Report, control: &mut File| drop(report.write(&order.word, control));
+    let child = match begin(&order, is_inside, missing) {
         Ok((child, missing)) => {
             report(&Report::Started { missing }, &mut control);
             child
@@ -49,11 +54,18 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     if let_go_of_pipes().is_err() {
         return ExitCode::FAILURE;
     }
-    u8::try_from(reap_until(&child)).map_or(ExitCode::FAILURE, ExitCode::from)
+    let Ok(child) = i32::try_from(child.id()).map(Pid::from_raw) else { return ExitCode::FAILURE };
+    match until_end(child, parent.as_ref()) {
+        Ok(End::Child(status)) => u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from),
+        Ok(End::Kept) | Err(_) => {
+            sweep();
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn begin(order: &Order, is_inside: bool, mut missing: Vec<Missing>) -> Result<(Child, Vec<Missing>), Report> {
-    if is_inside && namespaces::mount_proc().is_err() {
+    if is_inside && !namespaces::finish(!missing.contains(&Missing::OwnProc)) {
         missing.push(Missing::OwnProc);
     }
     if let Some(confinement) = &order.confinement {
@@ -86,17 +98,4 @@ fn start(order: &Order) -> io::Result<Child> {
     };
     let starting = std::thread::Builder::new().stack_size(64 * 1024).spawn(spawn)?;
     starting.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
-}
-
-/// Reaps whatever ends until it is the child; its status, as a shell would say it.
-fn reap_until(child: &Child) -> i32 {
-    let id = i32::try_from(child.id()).map(Pid::from_raw);
-    loop {
-        match waitpid(None, None) {
-            Ok(WaitStatus::Exited(pid, code)) if Ok(pid) == id => return code,
-            Ok(WaitStatus::Signaled(pid, signal, _)) if Ok(pid) == id => return BY_SIGNAL + signal as i32,
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return BY_SIGNAL + Signal::SIGKILL as i32,
-        }
-    }
 }

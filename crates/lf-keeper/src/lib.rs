@@ -10,16 +10,23 @@
 mod confine;
 mod guard;
 mod init;
+mod mounts;
 mod namespaces;
 mod order;
 mod syscalls;
 pub mod tree;
+mod watch;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
 
 pub use order::{Confinement, Doing, Missing, Network, Order, Report};
 
@@ -29,6 +36,10 @@ const WORD: &str = "__keep";
 const INSIDE: &str = "inside";
 /// The program that runs, however it was called, and also where its file was replaced meanwhile.
 const SELF: &str = "/proc/self/exe";
+/// Tells a guard to end with all that it keeps. Of those signals that are not in use for stopping a child.
+const TOLD: Signal = Signal::SIGUSR1;
+/// Between two looks whether it has.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Processes that stand between the daemon and a child.
 pub const KEEPERS: u32 = 2;
 
@@ -60,6 +71,26 @@ pub fn command(name: &OsString, home: Option<&OsString>) -> Command {
         command.env("HOME", home);
     }
     command
+}
+
+/// Tells a guard, which is a child of this process, to end with all that it keeps.
+pub fn tell_to_end(guard: Pid) {
+    // gone already is fine
+    let _ = kill(guard, TOLD);
+}
+
+/// Waits for that, at most for `limit`, and leaves it to others to reap it. Blocks. Whether it has ended.
+#[must_use]
+pub fn has_ended_within(guard: Pid, limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    let how = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    while let Ok(WaitStatus::StillAlive) = waitid(Id::Pid(guard), how) {
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    true
 }
 
 /// Lets go of what the child was given: who reads its output is to see its end.

@@ -8,18 +8,34 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities};
 
+use crate::mounts;
 use crate::order::{Missing, Network, Order};
+
+/// This process is nobody in a namespace that is of no use to what it would start.
+pub(crate) struct HalfMade;
+
+impl From<HalfMade> for io::Error {
+    fn from(_: HalfMade) -> Self {
+        io::ErrorKind::Unsupported.into()
+    }
+}
 
 /// Lets what is started from here on be in a process namespace with mounts of its own, and what is confined in further
 /// ones. Gives what cannot be had.
-pub(crate) fn enter(order: &Order) -> Vec<Missing> {
-    if make().is_err() {
-        return vec![Missing::ProcessNamespace];
+pub(crate) fn enter(order: &Order) -> Result<Vec<Missing>, HalfMade> {
+    if !make()? {
+        return Ok(vec![Missing::ProcessNamespace]);
     }
-    // what is mounted outside is still seen, nothing is seen outside of what is mounted here
-    let _ = mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>);
     let mut missing = Vec::new();
+    let is_apart = change("/", MsFlags::MS_REC | MsFlags::MS_SLAVE);
+    // where the root directory is the root of no file system (`chroot`), `/proc` is
+    if !is_apart && !change("/proc", MsFlags::MS_PRIVATE) {
+        missing.push(Missing::OwnProc);
+    }
     if let Some(confinement) = &order.confinement {
+        if !is_apart || mounts::keep_unchanged_but(&confinement.write).is_err() {
+            missing.push(Missing::ReadOnlyMounts);
+        }
         if unshare(CloneFlags::CLONE_NEWIPC).is_err() {
             missing.push(Missing::IpcNamespace);
         }
@@ -27,24 +43,32 @@ pub(crate) fn enter(order: &Order) -> Vec<Missing> {
             missing.push(Missing::NetworkNamespace);
         }
     }
-    missing
+    Ok(missing)
 }
 
-fn make() -> nix::Result<()> {
+/// Whether there is one. As Ubuntu does it since 23.10, a system may let everybody have a user namespace and nobody do
+/// anything in it, so that who they are there cannot be said.
+fn make() -> Result<bool, HalfMade> {
     let both = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
     // root needs no user namespace, and has all its rights only without
     if geteuid().is_root() && unshare(both).is_ok() {
-        return Ok(());
+        return Ok(true);
     }
     let (user, group) = (geteuid(), getegid());
-    unshare(both | CloneFlags::CLONE_NEWUSER)?;
+    if unshare(both | CloneFlags::CLONE_NEWUSER).is_err() {
+        return Ok(false);
+    }
     // everybody stays who they are
-    let mapped = fs::write("/proc/self/setgroups", "deny")
+    fs::write("/proc/self/setgroups", "deny")
         .and_then(|()| fs::write("/proc/self/uid_map", format!("{user} {user} 1")))
         .and_then(|()| fs::write("/proc/self/gid_map", format!("{group} {group} 1")))
-        .and_then(|()| keep_rights());
-    // without, it runs as nobody: the order is not followed then
-    mapped.map_err(|_| nix::errno::Errno::EPERM)
+        .and_then(|()| keep_rights())
+        .map_or(Err(HalfMade), |()| Ok(true))
+}
+
+/// How what is mounted here and outside is seen on the other side. Nothing of what is mounted here may be seen outside.
+fn change(path: &str, flags: MsFlags) -> bool {
+    mount(None::<&str>, path, None::<&str>, flags, None::<&str>).is_ok()
 }
 
 /// The right to mount, and to give it up, for the first process of the namespace: it loses them when it is started
@@ -60,11 +84,11 @@ fn keep_rights() -> io::Result<()> {
     Ok(())
 }
 
-/// Shows the processes of this namespace, and no others.
-pub(crate) fn mount_proc() -> io::Result<()> {
+/// From the first process of the namespace: shows its processes and no others, where that may be mounted, and gives up
+/// what is left of our rights, which the child has no use for. False where it could not be mounted.
+pub(crate) fn finish(may_mount: bool) -> bool {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    let mounted = mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>);
-    // the child has no use for what is left of our rights
+    let is_shown = !may_mount || mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>).is_ok();
     let _ = rustix::thread::clear_ambient_capability_set();
-    Ok(mounted?)
+    is_shown
 }

@@ -1,6 +1,7 @@
 //! What is said between the daemon and the keepers.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
@@ -10,10 +11,12 @@ use serde::{Deserialize, Serialize};
 const LONGEST: u32 = 16 << 20;
 
 /// What to start, and how.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Order {
     /// The process that gives the order, and must not be outlived.
     pub parent: i32,
+    /// What reports of it begin with, and nobody else knows: the child can write to where they come from.
+    pub word: String,
     pub program: OsString,
     /// What the program is told it was called as.
     pub name: OsString,
@@ -22,6 +25,8 @@ pub struct Order {
     pub directory: OsString,
     /// Whether to make namespaces. Without, a process that leaves its parents is killed by looking for it.
     pub namespaces: bool,
+    /// What is known not to be had: a keeper that was given the order before could not follow it.
+    pub missing: Vec<Missing>,
     /// `None`: it may do what its user may do.
     pub confinement: Option<Confinement>,
     /// Start nothing where any of it cannot be had.
@@ -54,6 +59,8 @@ pub enum Report {
     Started { missing: Vec<Missing> },
     /// It does not, as what is missing is required.
     Refused { missing: Vec<Missing> },
+    /// It does not, as the keepers are in namespaces that are of no use: it may without.
+    Again,
     Failed {
         doing: Doing,
         /// The system's number of the error.
@@ -78,6 +85,8 @@ pub enum Missing {
     OwnProc,
     NetworkNamespace,
     IpcNamespace,
+    /// Modes, owners and times of files can be changed where its user may.
+    ReadOnlyMounts,
     /// Landlock is not there, or too old for all of it.
     Landlock,
     Seccomp,
@@ -92,9 +101,17 @@ impl Missing {
             Self::OwnProc => "a `/proc` of its own",
             Self::NetworkNamespace => "a network namespace",
             Self::IpcNamespace => "an IPC namespace",
+            Self::ReadOnlyMounts => "read-only mounts",
             Self::Landlock => "Landlock (files since Linux 6.2, ports since 6.7)",
             Self::Seccomp => "a seccomp filter",
         }
+    }
+}
+
+/// Without what may be secret: arguments and the environment.
+impl fmt::Debug for Order {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Order").field("program", &self.program).finish_non_exhaustive()
     }
 }
 
@@ -132,18 +149,19 @@ impl Report {
         Self::Failed { doing, errno: error.raw_os_error().unwrap_or(libc::EIO) }
     }
 
-    pub(crate) fn write(&self, to: &mut impl Write) -> io::Result<()> {
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
-        to.write_all(&line)
+    /// `word`: of the order that it is of.
+    pub(crate) fn write(&self, word: &str, to: &mut impl Write) -> io::Result<()> {
+        let line = format!("{word} {}\n", serde_json::to_string(self)?);
+        to.write_all(line.as_bytes())
     }
 
-    /// From the line that was written.
+    /// From the line that was written of the order with this word.
     ///
     /// # Errors
-    /// It is none.
-    pub fn parse(line: &[u8]) -> io::Result<Self> {
-        Ok(serde_json::from_slice(line)?)
+    /// It is none, or of another order.
+    pub fn parse(line: &[u8], word: &str) -> io::Result<Self> {
+        let rest = line.strip_prefix(word.as_bytes()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(serde_json::from_slice(rest)?)
     }
 }
 

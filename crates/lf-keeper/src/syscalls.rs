@@ -166,7 +166,12 @@ fn sockets(network: &Network) -> Result<Rules, seccompiler::Error> {
             rules.push(SeccompRule::new(other)?);
         }
     }
-    Ok(Rules::from([(libc::SYS_socket, rules)]))
+    let mut rules = Rules::from([(libc::SYS_socket, rules)]);
+    if *network != Network::All {
+        // a socket that was bound to nothing takes any port by it, unseen by Landlock
+        rules.insert(libc::SYS_listen, Vec::new());
+    }
+    Ok(rules)
 }
 
 /// One of these is enough.

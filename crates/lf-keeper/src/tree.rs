@@ -48,9 +48,22 @@ pub fn members(leader: i32, known: &[Member]) -> Vec<Member> {
 
 /// The direct children of this process, also those that have ended and are still to be reaped.
 pub fn children_of_ours() -> Vec<Member> {
+    children().iter().map(Status::member).collect()
+}
+
+/// Those that have ended alone.
+pub fn ended_children_of_ours() -> Vec<Member> {
+    children().iter().filter(|process| !process.alive).map(Status::member).collect()
+}
+
+fn children() -> Vec<Status> {
     let me = i32::try_from(std::process::id()).unwrap_or_default();
-    let children = processes().into_iter().filter(|process| process.parent == me);
-    children.map(|process| process.member()).collect()
+    processes().into_iter().filter(|process| process.parent == me).collect()
+}
+
+/// Whether a process still is, or has ended and is still to be reaped.
+pub fn is_there(member: Member) -> bool {
+    status(member.pid).is_some_and(|status| status.member() == member)
 }
 
 /// The parent of this process, as `/proc` tells it.
@@ -89,8 +102,12 @@ fn processes() -> Vec<Status> {
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|pid: i32| parse(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
+        .filter_map(status)
         .collect()
+}
+
+fn status(pid: i32) -> Option<Status> {
+    parse(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// `proc(5)`: the name in parentheses may hold anything, so the fields are counted from its last parenthesis:

@@ -96,7 +96,7 @@ pub enum Refused {
     /// The error of the server behind, passed on with its code.
     #[error("{message}")]
     Upstream { code: i64, message: String, data: Option<Value> },
-    /// The request was not sent, by what was said in [`crate::Channel::guarded`].
+    /// The request was not sent, by what was said in [`Channel::guarded`].
     #[error("{0}")]
     Forbidden(String),
     /// Nothing can be answered now.

@@ -8,6 +8,7 @@ mod environment;
 mod group;
 mod keeping;
 mod limits;
+mod orphans;
 mod pin;
 mod tail;
 mod trouble;
@@ -18,14 +19,12 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use lf_core::project::{ProcessLimits, Sandbox, SandboxProfile, StdioServer};
 use lf_keeper::tree::{self, Member};
-use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -43,8 +42,10 @@ use environment::{LookupError, lookup};
 use group::Group;
 use keeping::Keeping;
 use lf_egress::blocking;
-use lf_keeper::KEEPERS;
+use lf_keeper::{KEEPERS, Missing};
 use limits::Bounds;
+pub use orphans::adopt_orphans;
+use orphans::{While, kill_orphans};
 pub(crate) use pin::Mark;
 use tail::Tail;
 use trouble::{check_directory, denied, not_found, spawn_failure};
@@ -57,12 +58,10 @@ const TERM_GRACE: Duration = Duration::from_secs(3);
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// For the kernel to hand over the status of a killed process.
 const REAP_GRACE: Duration = Duration::from_secs(1);
+/// For what keeps a child to end with all that it keeps, which the kernel kills; then it is killed itself.
+const GUARD_LIMIT: Duration = Duration::from_secs(2);
 /// For one look through `/proc` and the signals that follow from it; it goes on afterwards, in its own thread.
 const SCAN_LIMIT: Duration = Duration::from_secs(1);
-/// For killed orphans to be gone. One that the kernel holds on to is left to it.
-const ORPHAN_LIMIT: Duration = Duration::from_secs(1);
-/// Between two looks for them.
-const ORPHAN_PAUSE: Duration = Duration::from_millis(2);
 
 /// What to start.
 pub(crate) struct Launch {
@@ -85,7 +84,7 @@ pub(crate) struct Launch {
     pub(crate) record: Arc<Record>,
 }
 
-/// A running child and everything it started. Dropping it kills the child's group at once and the rest in a thread
+/// A running child and everything it started. Dropping it has the child's group killed at once and the rest in a thread
 /// that may block, or in place where there is no runtime or no thread.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -94,6 +93,8 @@ pub(crate) struct Process {
     tail: Tail,
     tracker: TaskTracker,
     is_strict: bool,
+    /// Its leader is a guard, which ends after all that it keeps.
+    is_kept: bool,
 }
 
 /// A child that was just started, and the pipes to and from it.
@@ -122,30 +123,47 @@ pub(crate) async fn spawn(
     tracker: &TaskTracker,
     server: &str,
 ) -> Result<(Process, Stdin, ChildStdout), Failure> {
-    let (secrets, record) = (launch.secrets.clone(), launch.record.clone());
-    let (ours, name, command) = (tracker.clone(), server.to_owned(), launch.command.clone());
+    let launch = Arc::new(launch);
+    if let Some(ready) = attempt(&launch, tracker, server, &[]).await? {
+        return Ok(ready);
+    }
+    let ready = attempt(&launch, tracker, server, &[Missing::ProcessNamespace]).await?;
+    ready.ok_or_else(|| Failure::new("its keepers could not be started").of(Cause::CannotStart))
+}
+
+/// One start, without what is `missing`. Nothing where only another one can do.
+async fn attempt(
+    launch: &Arc<Launch>,
+    tracker: &TaskTracker,
+    server: &str,
+    missing: &'static [Missing],
+) -> Result<Option<(Process, Stdin, ChildStdout)>, Failure> {
+    let (ours, name, what) = (tracker.clone(), server.to_owned(), launch.clone());
     // Looking for the program and starting it touches file systems, and waits for the kernel. A child does not end with
     // the thread that started it: none is tied to its parent by `PR_SET_PDEATHSIG`.
     let token = tracker.token();
     let starting = blocking::run(move || {
         let _running = token;
-        start(&launch, ours, &name)
+        start(&what, ours, &name, missing)
     });
     // What is started after all by then is dropped, and so killed.
     let Ok(started) = tokio::time::timeout(START_LIMIT, starting).await else { return Err(unstarted()) };
-    let Started { mut process, stdin, stdout, stderr } =
-        started.unwrap_or_else(|error| Err(spawn_failure(&error, &command, Path::new(&command))))?;
-    process.tail = Tail::drain(stderr, tracker, server, secrets, record.clone());
+    let failed = |error| Err(spawn_failure(&error, &launch.command, Path::new(&launch.command)));
+    let Started { mut process, stdin, stdout, stderr } = started.unwrap_or_else(failed)?;
+    process.tail = Tail::drain(stderr, tracker, server, launch.secrets.clone(), launch.record.clone());
     let stdin = match stdin {
         Input::Plain(stdin) => Either::Left(stdin),
         Input::Kept(keeping) => {
-            match tokio::time::timeout(START_LIMIT, keeping.hand_over(server.to_owned(), record)).await {
-                Ok(handed) => handed?,
+            let handing = keeping.hand_over(server.to_owned(), launch.record.clone());
+            match tokio::time::timeout(START_LIMIT, handing).await {
+                Ok(Ok(Some(stdin))) => stdin,
+                Ok(Ok(None)) => return Ok(None),
+                Ok(Err(failure)) => return Err(failure),
                 Err(_) => return Err(unstarted()),
             }
         }
     };
-    Ok((process, stdin, stdout))
+    Ok(Some((process, stdin, stdout)))
 }
 
 fn unstarted() -> Failure {
@@ -154,24 +172,30 @@ fn unstarted() -> Failure {
 }
 
 /// Blocks.
-fn start(launch: &Launch, tracker: TaskTracker, server: &str) -> Result<Started, Failure> {
+fn start(
+    launch: &Launch,
+    tracker: TaskTracker,
+    server: &str,
+    missing: &[Missing],
+) -> Result<Started, Failure> {
     check_directory(&launch.cwd)?;
     let program = program(launch)?;
     pin::check(launch, &program, server)?;
     let failed = |error: io::Error| spawn_failure(&error, &launch.command, &program);
     let (mut command, keeping) = match keeping::is_kept(launch) {
-        true => keeping::prepare(launch, &program)
+        true => keeping::prepare(launch, &program, missing)
             .map(|(command, keeping)| (command, Some(keeping)))
             .map_err(failed)?,
         false => (plain(launch, &program), None),
     };
     command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     let bounds = Bounds::prepare(launch.limits, if keeping.is_some() { KEEPERS } else { 0 });
+    let is_kept = keeping.is_some();
     // Under the lock, so that no sweep takes the new child for an orphan.
     let (mut child, leader) = with_registry(|registry| {
         let child = command.spawn()?;
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).ok_or(io::ErrorKind::NotFound)?;
-        registry.insert(leader, Entry::default());
+        registry.insert(leader, Entry { is_kept, ..Entry::default() });
         Ok((child, Pid::from_raw(leader)))
     })
     .map_err(failed)?;
@@ -183,7 +207,7 @@ fn start(launch: &Launch, tracker: TaskTracker, server: &str) -> Result<Started,
     };
     let is_strict = launch.keeps && launch.sandbox.profile == SandboxProfile::Strict;
     let pipes = (stdin, child.stdout.take(), child.stderr.take());
-    let process = Process { child, leader, tail: Tail::default(), tracker, is_strict };
+    let process = Process { child, leader, tail: Tail::default(), tracker, is_strict, is_kept };
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(Failure::new("its pipes could not be opened"));
     };
@@ -207,7 +231,11 @@ fn plain(launch: &Launch, program: &Path) -> Command {
 impl Process {
     /// Notes which processes belong to this child now, so that one that leaves the group later is still found.
     pub(crate) async fn remember_descendants(&self) {
-        self.aside(|leader| drop(remember(leader))).await;
+        self.aside(|leader| {
+            remember(leader);
+            orphans::reap(&[]);
+        })
+        .await;
     }
 
     /// Waits for the child itself to end. Dropping the future changes nothing.
@@ -254,8 +282,12 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Gone already is fine.
-        let _ = killpg(self.leader, Signal::SIGKILL);
+        if self.is_kept {
+            lf_keeper::tell_to_end(self.leader);
+        } else {
+            // Gone already is fine.
+            let _ = killpg(self.leader, Signal::SIGKILL);
+        }
         let remains = Remains(self.leader);
         match Handle::try_current() {
             // Where there is no thread for it, it is dropped right here.
@@ -292,20 +324,14 @@ pub(crate) fn bounds_processes() -> bool {
     group::is_possible() || !nix::unistd::geteuid().is_root()
 }
 
-/// Makes this process the parent of what servers leave behind by forking twice, and has it killed once the last server
-/// is stopped. For a program all of whose later children are MCP servers: any other would be killed as well. Children
-/// that a shell left to this process by `exec` are not touched.
-pub fn adopt_orphans() {
-    #[cfg(target_os = "linux")]
-    match nix::sys::prctl::set_child_subreaper(true) {
-        Ok(()) => drop(ADOPTING.set(tree::children_of_ours())),
-        Err(error) => tracing::debug!(%error, "orphans of MCP servers will not be found"),
-    }
-}
-
 /// Kills every child of this process and all they started, at once: for the second signal and for a panicking exit.
 pub fn kill_all() {
-    let leaders: Vec<i32> = with_registry(|registry| registry.keys().copied().collect());
+    let leaders: Vec<i32> = with_registry(|registry| {
+        let guards = registry.iter().filter(|(_, entry)| entry.is_kept);
+        // all at once, before any is waited for
+        guards.for_each(|(leader, _)| lf_keeper::tell_to_end(Pid::from_raw(*leader)));
+        registry.keys().copied().collect()
+    });
     for leader in leaders {
         kill_tree(Pid::from_raw(leader));
     }
@@ -330,10 +356,8 @@ static REGISTRY: Mutex<BTreeMap<i32, Entry>> = Mutex::new(BTreeMap::new());
 struct Entry {
     members: Vec<Member>,
     group: Option<Arc<Group>>,
+    is_kept: bool,
 }
-
-/// Set when orphans are adopted: the children that were there before.
-static ADOPTING: OnceLock<Vec<Member>> = OnceLock::new();
 
 fn with_registry<T>(action: impl FnOnce(&mut BTreeMap<i32, Entry>) -> T) -> T {
     action(&mut REGISTRY.lock().unwrap_or_else(PoisonError::into_inner))
@@ -367,69 +391,38 @@ fn signal_tree(leader: Pid, signal: Signal) {
     }
 }
 
-/// When orphans are looked for.
-#[derive(Clone, Copy, PartialEq)]
-enum While {
-    /// Every orphan is one that a server left behind, until another server is started.
-    NoServerRuns,
-    /// No child of ours shall be left.
-    Exiting,
-}
-
-/// Kills and reaps our children that nobody started here, within [`ORPHAN_LIMIT`]. Their own children become ours in
-/// turn. Blocks.
-fn kill_orphans(when: While) {
-    let Some(earlier) = ADOPTING.get() else { return };
-    let end = Instant::now() + ORPHAN_LIMIT;
-    let mut killed: Vec<Pid> = Vec::new();
-    loop {
-        // Also those that are dead: one that was killed as part of a server's tree, after its parent had left it to us,
-        // is reaped by nobody else.
-        // In this order: a child that is started after the look is not in it, one that was started before is
-        // registered by the time the lock is free.
-        let mut orphans = tree::children_of_ours();
-        orphans.retain(|member| !earlier.contains(member));
-        with_registry(|registry| {
-            if when == While::NoServerRuns && !registry.is_empty() {
-                orphans.clear();
-            }
-            for member in &orphans {
-                let pid = Pid::from_raw(member.pid);
-                let _ = kill(pid, Signal::SIGKILL);
-                if !killed.contains(&pid) {
-                    killed.push(pid);
-                }
-            }
-        });
-        // Reaped here, as nobody else waits for them; never waited for, as a process can take its time to die.
-        killed.retain(|pid| {
-            matches!(
-                waitpid(*pid, Some(WaitPidFlag::WNOHANG)),
-                Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)
-            )
-        });
-        if (killed.is_empty() && orphans.is_empty()) || Instant::now() >= end {
-            return;
-        }
-        std::thread::sleep(ORPHAN_PAUSE);
+/// Blocks. What kept it goes last: killed with it, it would leave what it knows of and we do not.
+fn kill_tree(leader: Pid) {
+    let group = group_of(leader);
+    if let Some(group) = &group {
+        group.close();
     }
+    let mut seen = remember(leader);
+    if with_registry(|registry| registry.get(&leader.as_raw()).is_some_and(|entry| entry.is_kept)) {
+        lf_keeper::tell_to_end(leader);
+        // else it was stopped, or killed: what follows does without it
+        let _ = lf_keeper::has_ended_within(leader, GUARD_LIMIT);
+    }
+    if let Some(group) = &group {
+        group.kill();
+    }
+    kill_members(leader, &mut seen);
+    orphans::reap(&seen);
 }
 
 /// Repeated, because a process may fork between the look and the signal.
-fn kill_tree(leader: Pid) {
+fn kill_members(leader: Pid, seen: &mut Vec<Member>) {
     const PASSES: usize = 4;
-    if let Some(group) = group_of(leader) {
-        group.kill();
-    }
     for _ in 0..PASSES {
         let members = remember(leader);
         let _ = killpg(leader, Signal::SIGKILL);
         if members.is_empty() {
             return;
         }
-        for member in members {
+        for member in &members {
             let _ = kill(Pid::from_raw(member.pid), Signal::SIGKILL);
         }
+        seen.extend(members);
     }
 }
 

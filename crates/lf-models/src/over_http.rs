@@ -307,8 +307,10 @@ impl Ask {
                     **body = serde_json::Value::Null;
                 }
             }
-            ModelError::Garbled { found, .. } => clean(found),
-            ModelError::Unreachable { .. } | ModelError::Timeout { .. } | ModelError::Unsupported(_) => {}
+            ModelError::Garbled { found: text, .. } | ModelError::Unreachable { reason: text, .. } => {
+                clean(text)
+            }
+            ModelError::Timeout { .. } | ModelError::Unsupported(_) => {}
         }
         error
     }

@@ -353,10 +353,9 @@ impl Gate<'_> {
         }
         // what was approved a while ago may be forbidden by now, or another
         let facts = Facts { said: self.said(&rules, pool, server, &tool, caller).await, ..facts };
-        let empty = Map::new();
-        let arguments = arguments(&request).unwrap_or(&empty);
-        let asked = Asked { model: self.model.as_deref(), facts: &facts, arguments };
-        let on_record = Told::new(self.model.as_deref(), &facts.tool, arguments);
+        let arguments = arguments(&request).cloned().unwrap_or_default();
+        let asked = Asked { model: self.model.as_deref(), facts: &facts, arguments: &arguments };
+        let on_record = Told::new(self.model.as_deref(), &facts.tool, &arguments);
         if let Err(why) = permit(&rules, &asked) {
             rules.record(&on_record, &Became::Denied(&why));
             return Ok(merged::failed(&denial(&why)));

@@ -1,9 +1,9 @@
 //! `lf projects …` and `lf config approve`: what is stored in the data directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lf_core::Principal;
-use lf_core::project::{Carried, Destination};
+use lf_core::project::{Carried, Destination, ProcessLimits, Sandbox, SandboxNetwork, SandboxProfile};
 use lf_server::{App, Command, EditRefusal, StoredProject};
 use serde_json::{Value, json};
 
@@ -122,28 +122,58 @@ fn asked(carried: &Carried) -> String {
     }
 }
 
-/// Everything that decides what runs. Arguments are shown whole: a mask could hide what they do.
+/// Everything that decides what runs, and what bounds it. Arguments are shown whole: a mask could hide what they do.
 fn show(namespace: &str, name: &str, command: &Command) -> Result<(), Trouble> {
     let stdio = &command.stdio;
     let arguments: Vec<String> =
         stdio.args.iter().map(|argument| format!("{:?}", argument.expose())).collect();
-    let names: Vec<&str> = stdio.env.iter().map(|(name, _)| name.as_str()).collect();
     let program = match (&command.program, &command.program_hash) {
         (Some(program), Some(hash)) => format!("{} (sha256 {hash})", program.display()),
         (Some(program), None) => format!("{} (this program)", program.display()),
         (None, _) => "not found".to_owned(),
     };
     let list = |words: &[String]| if words.is_empty() { "none".to_owned() } else { words.join(", ") };
-    let names: Vec<String> = names.into_iter().map(printable).collect();
+    let environment = command.environment.iter().map(|(name, text)| format!("{}={text:?}", printable(name)));
     let inherited: Vec<String> = stdio.inherit_env.iter().map(|name| printable(name)).collect();
     print_line(format_args!("{namespace}/{name}: {}", printable(&command.server)))?;
     print_line(format_args!("  command      {}", printable(&stdio.command)))?;
     print_line(format_args!("  arguments    [{}]", arguments.join(", ")))?;
-    print_line(format_args!("  environment  {}", list(&names)))?;
+    print_line(format_args!("  environment  {}", list(&environment.collect::<Vec<_>>())))?;
     print_line(format_args!("  inherited    {}", list(&inherited)))?;
-    print_line(format_args!("  sandbox      {}", stdio.sandbox.profile.name()))?;
+    print_line(format_args!("  sandbox      {}", sandbox(&stdio.sandbox)))?;
+    print_line(format_args!("  limits       {}", limits(stdio.limits)))?;
     print_line(format_args!("  directory    {}", printable(&stdio.cwd.display().to_string())))?;
     print_line(format_args!("  program      {}", printable(&program)))
+}
+
+/// With all that makes it less than its name says.
+fn sandbox(sandbox: &Sandbox) -> String {
+    let Sandbox { profile, read, write, network, require, shares_processes } = sandbox;
+    let mut words = vec![profile.name().to_owned()];
+    if *profile == SandboxProfile::Strict {
+        let paths = |paths: &[PathBuf]| match paths {
+            [] => "nothing".to_owned(),
+            paths => paths.iter().map(|path| format!("{path:?}")).collect::<Vec<_>>().join(" "),
+        };
+        words.push(format!("reads {}", paths(read)));
+        words.push(format!("writes {}", paths(write)));
+        words.push(match network {
+            SandboxNetwork::All => "network all".to_owned(),
+            SandboxNetwork::Ports(ports) => format!("network {ports:?}"),
+            SandboxNetwork::None => "network none".to_owned(),
+        });
+    }
+    if *profile != SandboxProfile::Off {
+        words.push(if *require { "required" } else { "not required: it runs with less too" }.to_owned());
+        words.extend(shares_processes.then(|| "without namespaces".to_owned()));
+    }
+    words.join(", ")
+}
+
+fn limits(limits: ProcessLimits) -> String {
+    let memory = limits.memory.map_or("no limit".to_owned(), |bytes| format!("{bytes} bytes"));
+    let processes = limits.processes.map_or("no limit".to_owned(), |most| most.to_string());
+    format!("memory {memory}, processes {processes}")
 }
 
 fn parts(project: &str) -> Result<(String, String), Trouble> {

@@ -86,14 +86,14 @@ fn refused(words: &str, change: impl FnOnce(&mut Value, &mut Value)) {
 
 #[test]
 fn a_server_that_the_model_may_not_use_any_more_is_not_called_by_a_running_turn() {
-    refused("may not be run: model `assistant` may not use MCP server `m`", |model, _| {
+    refused("this call was not run: model `assistant` may not use MCP server `m`", |model, _| {
         model["mcp_servers"] = json!([]);
     });
 }
 
 #[test]
 fn a_server_that_left_the_file_is_not_called_by_a_running_turn() {
-    refused("may not be run: model `assistant` may not use MCP server `m`", |_, server| {
+    refused("this call was not run: model `assistant` may not use MCP server `m`", |_, server| {
         *server = Value::Null;
     });
 }
@@ -132,14 +132,15 @@ fn asked(config: impl FnOnce(&MidTurn) -> Value) -> Value {
     let turn = MidTurn::new();
     let config = config(&turn);
     let waiting = std::thread::scope(|scope| {
-        let deciding = scope.spawn(|| {
-            let url = |path: &str| turn.daemon.url(path);
+        let (list, noted) = (turn.daemon.url("/v1/approvals"), turn.noted.path().to_owned());
+        let deciding = scope.spawn(move || {
             let waiting = eventually("somebody to be asked", || {
-                let waiting = get(&url("/v1/approvals")).ok();
+                let waiting = get(&list).ok();
                 waiting["data"].as_array().expect("a list").first().cloned()
             });
-            assert!(!turn.has("call echo"), "it ran unasked");
-            let decide = url(&format!("/v1/approvals/{}", waiting["id"].as_str().expect("an id")));
+            let ran = std::fs::read_to_string(noted).expect("a log");
+            assert!(!ran.contains("call echo"), "it ran unasked: {ran}");
+            let decide = format!("{list}/{}", waiting["id"].as_str().expect("an id"));
             post(&decide, &json!({"decision": "approve", "by": "Ada"})).ok();
             waiting
         });

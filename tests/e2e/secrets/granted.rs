@@ -4,6 +4,7 @@ use lf_tests::client::{Response, get, post, request};
 use lf_tests::project::{Daemon, TestProject, document, document_of, remote, scripted};
 use lf_tests::scripted_mcp::Script;
 use lf_tests::scripted_model::{Reply, ScriptedModel, rounds_so_far};
+use lf_tests::wait::eventually;
 use serde_json::{Value, json};
 
 const CANARY: &str = "canary-5f0c9e71d2";
@@ -204,4 +205,34 @@ fn the_operator_s_file_limits_the_main_project_too() {
     assert!(wrong.contains("operator.yaml"), "{wrong}");
     let chatted = make("").run(&["config", "approve", "default/demo", "--dry-run"]).ok().stdout;
     assert!(chatted.contains("variable CANARY goes to"), "{chatted}");
+}
+
+#[test]
+fn an_edit_of_a_command_that_a_running_daemon_takes_up_is_a_new_command() {
+    let into = |file: &str| {
+        let shell = format!("echo \"$TOKEN\" > {file}");
+        let args = json!(["-c", shell]);
+        let env = json!({"TOKEN": "${env:CANARY}"});
+        let server = json!({"name": "crm", "transport": "stdio", "command": "sh", "args": args, "env": env});
+        let model = json!({"name": "demo", "provider": "demo", "model": "demo"});
+        document_of(&[model], &[server]).to_string()
+    };
+    let project = TestProject::new(&into("one")).variable("CANARY", CANARY);
+    let daemon = project.serve();
+    let restart = || post(&daemon.url("/v1/mcp/servers/crm/restart"), &json!({}));
+    restart();
+    let told = std::fs::read_to_string(project.path().join("one")).unwrap();
+    assert_eq!(told.trim(), CANARY, "the control: what the file asked for at the start, it has");
+    project.write("llamafarm.yaml", &into("two"));
+    let reason = "variable `CANARY` may not go to the command of `crm`: run `lf config approve default/demo`";
+    eventually("the new command to be held back", || {
+        get(&daemon.url("/v1/mcp/servers")).ok().to_string().contains(reason).then_some(())
+    });
+    restart();
+    assert!(!project.path().join("two").exists());
+    project.write("llamafarm.yaml", &into("one"));
+    eventually("the old one to be trusted", || {
+        (!get(&daemon.url("/v1/mcp/servers")).ok().to_string().contains(reason)).then_some(())
+    });
+    daemon.stop().ok();
 }

@@ -23,7 +23,8 @@ pub(super) fn by_server(name: &str, transport: &Transport, used: &[Used], contex
         Transport::Stdio(stdio) => {
             let command = || Destination::Command(name.to_owned());
             let to = |used: &Used| match used.key.as_str() {
-                "args" | "env" => command(),
+                // who may read or change these decides what it can do, as what it is told does; nobody else is told
+                "args" | "env" | "sandbox" => command(),
                 _ => Destination::Texts,
             };
             carried.extend(used.iter().map(|used| written(entry(), used, to(used), true)));
@@ -68,7 +69,7 @@ fn issuer(http: &HttpServer) -> Option<&str> {
 
 /// Whether no value of a variable says where the entry's requests go.
 fn is_told(used: &[Used]) -> bool {
-    let names = |used: &Used| used.key == "base_url" || used.leaf == "issuer";
+    let names = |used: &Used| used.key == "base_url" || (used.key == "auth" && used.leaf == "issuer");
     !used.iter().any(|used| names(used) && used.value.is_some())
 }
 

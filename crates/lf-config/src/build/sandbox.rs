@@ -44,7 +44,8 @@ pub(super) fn read(reading: &mut Reading<'_, '_, '_>, raw: Option<&RawSandbox>, 
     if is_strict && CONFINING.contains(&program) {
         let message = format!("`{program}` cannot do its work in the profile `strict`");
         reading.report.warning(&node.span, message).hint(
-            "it confines what it runs by itself: write `sandbox: default`, and the bounds in its arguments",
+            "it confines what it runs by itself: write `sandbox: default`, and the bounds in its arguments; podman \
+             and firejail of others than root need `sandbox: {namespaces: false}`",
         );
     }
     Sandbox {
@@ -75,7 +76,7 @@ fn paths(
     for item in items {
         let text = item.as_str().unwrap_or_default();
         if text == "~" || text.starts_with("~/") {
-            let message = format!("{} begins with `~`, which only a shell understands", quote(text));
+            let message = format!("{} begins with `~`, which only a shell understands", reading.quoted(item));
             if let Some(diagnostic) = reading.wrong(item, message) {
                 diagnostic.hint("write `${HOME}` for the home directory");
             }

@@ -57,7 +57,8 @@ pub(super) fn read(
     }
     let tools = filter(&mut reading, &raw);
     let transport = match raw.transport {
-        Some(RawTransport::Stdio) => stdio(&mut reading, &raw).map(Transport::Stdio),
+        Some(RawTransport::Stdio) => stdio(&mut reading, &raw)
+            .map(|stdio| Transport::Stdio(StdioServer { written: written(node), ..stdio })),
         Some(RawTransport::Http) => http(&mut reading, &raw).map(Transport::Http),
         Some(RawTransport::Sse) => http(&mut reading, &raw).map(Transport::Sse),
         None => None,
@@ -142,7 +143,14 @@ fn stdio(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<StdioServ
         limits,
         sandbox,
         pin: None,
+        written: Secret::default(),
     })
+}
+
+/// What of an entry decides which process it becomes.
+fn written(node: &Node) -> Secret {
+    let said = STDIO_KEYS.iter().filter_map(|key| Some(format!("{key}: {}", node.get(key)?.to_json())));
+    Secret::from(said.collect::<Vec<_>>().join("\n"))
 }
 
 fn http(reading: &mut Reading<'_, '_, '_>, raw: &RawServer) -> Option<HttpServer> {

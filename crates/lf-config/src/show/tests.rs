@@ -68,7 +68,7 @@ runtime:
         elicitation: defaults
       - name: api
         transport: http
-        base_url: https://********@api.example/mcp?key=********
+        base_url: https://********@api.example/[secret]
         headers:
           Authorization: Bearer ${env:TOKEN:-********}
           X-Key: "********"
@@ -112,4 +112,32 @@ runtime:
           queue_timeout: 600s
           repeat_calls: 3
     "#);
+}
+
+#[test]
+fn what_variables_hold_of_a_url_is_not_shown() {
+    let text = "version: v1
+name: farm
+namespace: default
+mcp:
+  servers:
+    - {name: one, transport: http, base_url: 'https://${env:PART}.example/mcp'}
+    - {name: two, transport: http, base_url: 'https://api.example/${env:PART}/mcp'}
+runtime:
+  models:
+    - {name: m, provider: universal, model: x, base_url: 'https://api.example/${env:PART}/v1'}
+";
+    let source = Source { path: "llamafarm.yaml".into(), text: text.to_owned() };
+    let variables = Variables::new(None, |name| (name == "PART").then(|| "hunter2hunter2".to_owned()));
+    let loaded =
+        parse(&source, Path::new("/srv/farm"), &variables).unwrap_or_else(|rejected| panic!("{rejected}"));
+    let shown = crate::show(&loaded);
+    assert!(!shown.contains("hunter"), "{shown}");
+    for url in [
+        "https://[secret].example/mcp",
+        "https://api.example/[secret]/mcp",
+        "https://api.example/[secret]/v1",
+    ] {
+        assert!(shown.contains(url), "{shown}");
+    }
 }

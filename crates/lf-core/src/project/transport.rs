@@ -40,6 +40,8 @@ pub struct StdioServer {
     pub sandbox: Sandbox,
     /// The SHA-256 of its program, in hexadecimal, when a person approved it: no other is started.
     pub pin: Option<String>,
+    /// What the file says of the process that it becomes, with variables by their names: the same for the same command.
+    pub written: Secret,
 }
 
 impl StdioServer {
@@ -54,6 +56,7 @@ impl StdioServer {
             limits: ProcessLimits::default(),
             sandbox: Sandbox::default(),
             pin: None,
+            written: Secret::default(),
         }
     }
 }

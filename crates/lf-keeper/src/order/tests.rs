@@ -5,12 +5,14 @@ use super::*;
 fn order() -> Order {
     Order {
         parent: 7,
+        word: "w".to_owned(),
         program: "/usr/bin/env".into(),
         name: "env".into(),
         args: vec![OsString::from_vec(vec![b'a', 0xff])],
         environment: vec![("A".into(), "b\nc".into())],
         directory: "/".into(),
         namespaces: true,
+        missing: vec![Missing::OwnProc],
         confinement: Some(Confinement {
             read: vec!["/a".into()],
             write: Vec::new(),
@@ -34,6 +36,12 @@ fn an_order_is_read_twice_and_nothing_of_what_follows() {
 }
 
 #[test]
+fn what_may_be_secret_is_not_shown() {
+    let shown = format!("{:?}", order());
+    assert_eq!(shown, r#"Order { program: "/usr/bin/env", .. }"#);
+}
+
+#[test]
 fn what_is_cut_off_or_too_long_is_no_order() {
     let bytes = order().to_bytes().unwrap();
     for end in [0, 3, 4, 20] {
@@ -53,17 +61,21 @@ fn the_longest_report_fits_its_line() {
         Missing::OwnProc,
         Missing::NetworkNamespace,
         Missing::IpcNamespace,
+        Missing::ReadOnlyMounts,
         Missing::Landlock,
         Missing::Seccomp,
     ];
     for report in [
         Report::Started { missing: missing.clone() },
         Report::Refused { missing },
+        Report::Again,
         Report::failed(Doing::Starting, &io::Error::from_raw_os_error(libc::ENOENT)),
     ] {
         let mut line = Vec::new();
-        report.write(&mut line).unwrap();
+        let word = "0123456789abcdef0123456789abcdef";
+        report.write(word, &mut line).unwrap();
         assert!(line.len() as u64 <= Report::LONGEST);
-        assert_eq!(Report::parse(&line).unwrap(), report);
+        assert_eq!(Report::parse(&line, word).unwrap(), report);
+        assert!(Report::parse(&line, "fedcba").is_err(), "who does not know the word is not believed");
     }
 }

@@ -15,8 +15,15 @@ use crate::spawn::{self, Process};
 const SIGKILL: i32 = 9;
 
 /// What programs say of files that they may not use; and in a sandbox, of networks and of the kernel.
-const REFUSALS: [&str; 5] =
-    ["permission denied", "eacces", "operation not permitted", "eperm", "network is unreachable"];
+const REFUSALS: [&str; 7] = [
+    "permission denied",
+    "eacces",
+    "operation not permitted",
+    "eperm",
+    "network is unreachable",
+    "read-only file system",
+    "erofs",
+];
 
 /// A start that failed.
 #[derive(Debug)]

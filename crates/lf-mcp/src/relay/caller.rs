@@ -224,7 +224,7 @@ impl std::fmt::Debug for Guard {
 
 impl Channel {
     /// The same for a request that is sent only where this says so, each time that it is sent; else it is
-    /// [`crate::Refused::Forbidden`] for the reason given.
+    /// [`crate::endpoint::Refused::Forbidden`] for the reason given.
     #[must_use]
     pub fn guarded(self, may_send: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self { guard: Guard(Some(Arc::new(may_send))), ..self }

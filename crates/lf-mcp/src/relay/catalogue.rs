@@ -109,7 +109,7 @@ impl Link {
             let (said, fresh) = self.pages(server, list).await?;
             let prints = if list == List::Tools { self.prints(&said) } else { Prints::new() };
             let said = if list == List::Tools { firsts(said) } else { said };
-            let items = said.into_iter().filter_map(|item| shown_of(server, list, item)).collect();
+            let items = shown_of(server, list, said);
             Ok(Listed { items: Arc::new(items), prints: prints.into(), at: Instant::now(), fresh, changes })
         });
         let listed = inbox.catalogues.0[list as usize].get(server.timeout, holds, listing).await;
@@ -179,13 +179,16 @@ fn firsts(tools: Vec<Value>) -> Vec<Value> {
     tools.into_iter().filter(|tool| is_first(tool)).collect()
 }
 
-fn shown_of(server: &McpServer, list: List, item: Value) -> Option<Value> {
-    let shown = shown(item);
-    if shown.is_none() {
-        let what = list.key();
-        tracing::warn!(server = server.name, what, "a name with hidden characters in it is left out");
+/// What people and models are shown of a list. What is missing is told once for the whole list: a server may list thousands
+/// of such items.
+fn shown_of(server: &McpServer, list: List, said: Vec<Value>) -> Vec<Value> {
+    let all = said.len();
+    let items: Vec<Value> = said.into_iter().filter_map(shown).collect();
+    let (what, hidden) = (list.key(), all - items.len());
+    if hidden > 0 {
+        tracing::warn!(server = server.name, what, hidden, "names with hidden characters in them are left out");
     }
-    shown
+    items
 }
 
 /// An item without what neither people nor models can see in its words. What it is called by is as the server has it, or

@@ -59,10 +59,13 @@ impl Group {
         listed.lines().filter_map(|line| line.parse().ok()).map(Pid::from_raw).collect()
     }
 
-    /// Kills all that is in it. Blocks for at most a tenth of a second.
-    pub(super) fn kill(&self) {
-        // none of them starts another from here on
+    /// None of what is in it starts another process from here on.
+    pub(super) fn close(&self) {
         let _ = self.write("pids.max", "0");
+    }
+
+    /// Kills all that is in it, once it is closed. Blocks for at most a tenth of a second.
+    pub(super) fn kill(&self) {
         for _ in 0..PASSES {
             let members = self.members();
             if members.is_empty() {

@@ -33,7 +33,11 @@ pub(super) fn is_kept(launch: &Launch) -> bool {
 }
 
 /// What starts the keepers of a child, and what they are then told. Needs a runtime.
-pub(super) fn prepare(launch: &Launch, program: &Path) -> io::Result<(Command, Keeping)> {
+pub(super) fn prepare(
+    launch: &Launch,
+    program: &Path,
+    missing: &[Missing],
+) -> io::Result<(Command, Keeping)> {
     let (ours, theirs) = Pair::pair()?;
     ours.set_nonblocking(true)?;
     let home = launch.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.into());
@@ -42,7 +46,7 @@ pub(super) fn prepare(launch: &Launch, program: &Path) -> io::Result<(Command, K
     command.current_dir("/").stdin(Stdio::from(OwnedFd::from(theirs)));
     let keeping = Keeping {
         control: UnixStream::from_std(ours)?,
-        order: order(launch, program)?,
+        order: order(launch, program, missing)?,
         command: launch.command.clone(),
         program: program.to_owned(),
         is_strict: launch.sandbox.profile == SandboxProfile::Strict,
@@ -50,16 +54,18 @@ pub(super) fn prepare(launch: &Launch, program: &Path) -> io::Result<(Command, K
     Ok((command.into(), keeping))
 }
 
-fn order(launch: &Launch, program: &Path) -> io::Result<Order> {
+fn order(launch: &Launch, program: &Path, missing: &[Missing]) -> io::Result<Order> {
     let sandbox = &launch.sandbox;
     Ok(Order {
         parent: i32::try_from(std::process::id()).map_err(io::Error::other)?,
+        word: uuid::Uuid::new_v4().simple().to_string(),
         program: program.into(),
         name: launch.command.clone().into(),
         args: launch.args.clone(),
         environment: launch.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         directory: launch.cwd.clone().into(),
-        namespaces: !sandbox.shares_processes,
+        namespaces: !sandbox.shares_processes && missing.is_empty(),
+        missing: missing.to_vec(),
         confinement: (sandbox.profile == SandboxProfile::Strict).then(|| confinement(sandbox)),
         require: sandbox.require,
     })
@@ -79,9 +85,13 @@ fn confinement(sandbox: &Sandbox) -> Confinement {
 }
 
 impl Keeping {
-    /// Has the child started. From then on what is written is for the child. Dropping the future starts nothing, or leaves
-    /// what was started to who drops the process.
-    pub(super) async fn hand_over(mut self, server: String, record: Arc<Record>) -> Result<Stdin, Failure> {
+    /// Has the child started. From then on what is written is for the child. Nothing where the keepers have to be started
+    /// anew, without namespaces. Dropping the future starts nothing, or leaves what was started to who drops the process.
+    pub(super) async fn hand_over(
+        mut self,
+        server: String,
+        record: Arc<Record>,
+    ) -> Result<Option<Stdin>, Failure> {
         let report = match self.ask().await {
             Ok(report) => report,
             Err(error) => {
@@ -91,19 +101,20 @@ impl Keeping {
         };
         match report {
             Report::Started { missing } => self.tell(&missing, &server, &record),
+            Report::Again => return Ok(None),
             Report::Refused { missing } => return Err(refused(&missing)),
             Report::Failed { doing, errno } => {
                 return Err(self.failed(doing, &io::Error::from_raw_os_error(errno)));
             }
         }
         let (_, stdin) = self.control.into_split();
-        Ok(Either::Right(stdin))
+        Ok(Some(Either::Right(stdin)))
     }
 
     async fn ask(&mut self) -> io::Result<Report> {
         let written = self.control.write_all(&self.order.to_bytes()?).await;
         // who refuses does not read all of it, and says why
-        report(&mut self.control).await.map_err(|error| written.err().unwrap_or(error))
+        report(&mut self.control, &self.order.word).await.map_err(|error| written.err().unwrap_or(error))
     }
 
     fn failed(&self, doing: Doing, error: &io::Error) -> Failure {
@@ -146,12 +157,12 @@ impl Keeping {
 }
 
 /// One line, and nothing after it is read.
-async fn report(control: &mut UnixStream) -> io::Result<Report> {
+async fn report(control: &mut UnixStream, word: &str) -> io::Result<Report> {
     let mut line = Vec::new();
     let mut limited = control.take(Report::LONGEST);
     loop {
         match limited.read_u8().await? {
-            b'\n' => return Report::parse(&line),
+            b'\n' => return Report::parse(&line, word),
             byte => line.push(byte),
         }
     }

@@ -1,6 +1,8 @@
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Instant;
 
 use lf_core::project::StdioServer;
+use nix::errno::Errno;
 use tokio::io::AsyncReadExt as _;
 
 use super::*;

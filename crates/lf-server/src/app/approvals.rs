@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lf_core::Project;
 use lf_core::operator::Operator;
-use lf_core::project::{Carried, Disabled, Sandbox, SandboxNetwork, StdioServer, Transport};
+use lf_core::project::{Carried, Disabled, ProcessLimits, Sandbox, SandboxNetwork, StdioServer, Transport};
 use lf_mcp::SessionPool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::disk;
 use super::reader::{Mark, mark};
-use granted::{Granted, Grants, grants_of};
+use granted::{AtStart, Granted, Grants, grants_of};
 pub use storage::storage_of;
 
 pub(super) struct Approvals {
@@ -28,7 +28,7 @@ pub(super) struct Approvals {
     pool: SessionPool,
     operator: Arc<Operator>,
     /// What the project that the program was started in asked for then.
-    at_start: OnceLock<Grants>,
+    at_start: OnceLock<AtStart>,
     /// Of programs, which are large.
     hashes: Mutex<HashMap<PathBuf, (Mark, String)>>,
 }
@@ -77,6 +77,9 @@ pub struct Command {
     pub program: Option<PathBuf>,
     pub program_hash: Option<String>,
     pub stdio: StdioServer,
+    /// Its `env` where it waits for an approval, with variables as the file names them: a value may be what makes a
+    /// harmless program another one.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Approvals {
@@ -110,7 +113,7 @@ impl Approvals {
 
     /// The same for the project that the program was started in, which is trusted as it was when this was first asked.
     pub(super) fn hold_back_main(&self, project: &mut Project) {
-        self.at_start.get_or_init(|| grants_of(project));
+        self.at_start.get_or_init(|| AtStart::of(project));
         self.of_main(project, &self.read()).hold_back(project);
     }
 
@@ -121,7 +124,7 @@ impl Approvals {
     }
 
     fn of_main(&self, project: &Project, stored: &Result<Stored, String>) -> Granted<'_> {
-        let mut grants = self.at_start.get().cloned().unwrap_or_default();
+        let mut grants = self.at_start.get().map(|start| start.grants_for(project)).unwrap_or_default();
         let approved = stored.as_ref().ok().and_then(|stored| stored.secrets.get(&file_of(project)));
         grants.extend(approved.into_iter().flatten().cloned());
         Granted { operator: &self.operator, grants: Ok(Some(grants)), may_connect: true }
@@ -264,12 +267,16 @@ impl Approvals {
             "program": program.as_ref().filter(|_| !own),
             "program_hash": program_hash,
         });
-        // what was approved before there were sandboxes stays so
+        // what was approved before there were sandboxes stays so, and what has the usual limits
         if stdio.sandbox != Sandbox::default() {
             what["sandbox"] = sandbox(&stdio.sandbox);
         }
+        if stdio.limits != ProcessLimits::default() {
+            what["limits"] = json!({"memory": stdio.limits.memory, "processes": stdio.limits.processes});
+        }
         let fingerprint = disk::revision(what.to_string().as_bytes());
-        Command { server: server.to_owned(), fingerprint, program, program_hash, stdio: stdio.clone() }
+        let (server, stdio, environment) = (server.to_owned(), stdio.clone(), Vec::new());
+        Command { server, fingerprint, program, program_hash, stdio, environment }
     }
 
     fn hash(&self, program: &Path) -> Option<String> {

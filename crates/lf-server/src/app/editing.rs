@@ -304,13 +304,13 @@ fn new_text(
 }
 
 /// What of an entry decides which process it becomes, as it is written.
-fn spawned(config: &Value, server: &str) -> Option<Map<String, Value>> {
+pub(super) fn spawned(config: &Value, server: &str) -> Option<Map<String, Value>> {
     let entry = match config.get("mcp")?.get("servers")? {
         Value::Array(list) => list.iter().find(|entry| entry["name"] == server)?,
         Value::Object(map) => map.get(server)?,
         _ => return None,
     };
-    let keys = ["transport", "command", "args", "env", "cwd", "inherit_env", "sandbox"];
+    let keys = ["transport", "command", "args", "env", "cwd", "inherit_env", "sandbox", "limits"];
     Some(keys.iter().filter_map(|key| Some(((*key).to_owned(), entry.get(*key)?.clone()))).collect())
 }
 
@@ -320,7 +320,7 @@ fn is_command(config: &Value, server: &str) -> bool {
     !transport.is_some_and(|transport| transport == "http" || transport == "sse")
 }
 
-fn read(path: &Path) -> Outcome<Source> {
+pub(super) fn read(path: &Path) -> Outcome<Source> {
     let text = lf_config::read(path).map_err(|error| EditRefusal::Failed(error.to_string()))?;
     Ok(Source { path: file_name(path), text })
 }

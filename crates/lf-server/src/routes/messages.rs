@@ -19,9 +19,10 @@ use crate::reply::Caller;
 /// The fields that a message may be given with.
 const FIELDS: [&str; 5] = ["role", "content", "tool_calls", "tool_call_id", "name"];
 
-/// Messages of one answer, and the bytes that are kept of them: the one that goes beyond is the last.
+/// Messages of one answer, and the bytes that are kept of them: the one that goes beyond is the last. With that one an answer
+/// still has less than the 16 MiB that `lf` takes of one.
 const MOST: u32 = 1000;
-const MOST_BYTES: i64 = 16 * 1024 * 1024;
+const MOST_BYTES: i64 = 4 * 1024 * 1024;
 
 /// Which part of the messages is wanted.
 #[derive(Deserialize)]

@@ -1,10 +1,11 @@
 //! `sandbox` of an MCP server: what it is read as, and what is wrong with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lf_core::project::{Sandbox, SandboxNetwork, SandboxProfile, Transport};
 
 use crate::tests::{diagnose, load_text};
+use crate::{Source, Style, Variables, parse};
 
 fn text(command: &str, sandbox: &str) -> String {
     format!(
@@ -75,6 +76,18 @@ fn what_would_bound_nothing_is_an_error_and_never_passed_over() {
         let told = diagnose(&text("x", sandbox));
         assert!(told.contains("error: ") && told.contains(said), "{sandbox}:\n{told}");
     }
+}
+
+#[test]
+fn what_a_variable_holds_stands_in_no_message_about_a_path() {
+    let text =
+        format!("version: v1\nname: farm\nnamespace: default\n{}", text("x", "{read: ['${env:CANARY}']}"));
+    let source = Source { path: "llamafarm.yaml".into(), text };
+    let variables = Variables::new(None, |name| (name == "CANARY").then(|| "~/canary".to_owned()));
+    let loaded = parse(&source, Path::new("/srv/farm"), &variables).unwrap_or_else(|told| panic!("{told}"));
+    let told = loaded.render_diagnostics(Style::Plain);
+    assert!(told.contains("`${env:CANARY}` begins with `~`"), "{told}");
+    assert!(!told.contains("canary"), "{told}");
 }
 
 #[test]

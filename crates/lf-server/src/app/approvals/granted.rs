@@ -6,19 +6,55 @@
 //! one that the program was started in as it was then: an edit of it that the running daemon takes up sends a variable
 //! nowhere new.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lf_core::operator::Operator;
 use lf_core::place::Reach;
-use lf_core::project::{Asked, Carried, Disabled, Entry, Storage, Transport};
-use lf_core::{McpServer, Project};
+use lf_core::project::{Asked, Carried, Destination, Disabled, Entry, Storage, Transport};
+use lf_core::{McpServer, Project, Secret};
 
 /// Grants, as [`Carried::grant`] writes them.
 pub(super) type Grants = BTreeSet<String>;
 
 pub(super) fn grants_of(project: &Project) -> Grants {
     project.carried.iter().map(Carried::grant).collect()
+}
+
+/// What a project asked for when the program was started, and is trusted with since.
+pub(super) struct AtStart {
+    grants: Grants,
+    /// As they were written: what is sent to one goes to no other that is put in its place.
+    commands: BTreeMap<String, Secret>,
+}
+
+impl AtStart {
+    pub(super) fn of(project: &Project) -> Self {
+        let commands = project.servers.keys();
+        let commands = commands.filter_map(|name| Some((name.clone(), written(project, name)?.clone())));
+        Self { grants: grants_of(project), commands: commands.collect() }
+    }
+
+    /// What of it holds for the project as it is now.
+    pub(super) fn grants_for(&self, project: &Project) -> Grants {
+        let mut grants = self.grants.clone();
+        for carried in &project.carried {
+            if let Destination::Command(name) = &carried.to
+                && self.commands.get(name) != written(project, name)
+            {
+                grants.remove(&carried.grant());
+            }
+        }
+        grants
+    }
+}
+
+/// `None` for what is no command.
+fn written<'p>(project: &'p Project, server: &str) -> Option<&'p Secret> {
+    match &project.servers.get(server)?.as_ref().ok()?.transport {
+        Transport::Stdio(stdio) => Some(&stdio.written),
+        Transport::Http(_) | Transport::Sse(_) => None,
+    }
 }
 
 /// What is known of one project.

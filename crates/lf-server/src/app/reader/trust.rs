@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lf_core::Project;
+use serde_json::Value;
 
 use super::{Key, Reader};
 use crate::app::EditRefusal;
 use crate::app::approvals::Pending;
 use crate::app::disk::{file_in, place};
+use crate::app::editing::{read, spawned};
 
 impl Reader {
     /// What becomes of a project after it was read. Gives the programs that were looked at for it.
@@ -49,7 +51,18 @@ impl Reader {
         let opened = (self.loader)(&path).map_err(|broken| EditRefusal::Failed(broken.reason))?;
         let mut project = opened.project;
         (project.namespace, project.name) = (namespace.to_owned(), name.to_owned());
-        self.approvals.pending(&project).map_err(EditRefusal::Failed)
+        let mut pending = self.approvals.pending(&project).map_err(EditRefusal::Failed)?;
+        let written = read(&path).and_then(|source| Ok(lf_config::stored(&source)?))?;
+        for command in &mut pending.commands {
+            let entry = spawned(&written, &command.server).unwrap_or_default();
+            let text = |name: &str| match entry.get("env").and_then(|env| env.get(name)) {
+                Some(Value::String(text)) => text.clone(),
+                other => other.map(Value::to_string).unwrap_or_default(),
+            };
+            let names = command.stdio.env.iter().map(|(name, _)| name);
+            command.environment = names.map(|name| (name.clone(), text(name))).collect();
+        }
+        Ok(pending)
     }
 
     pub(in crate::app) fn approve(

@@ -13,7 +13,8 @@ async fn messages_are_read_in_parts_of_a_number_and_a_size(bench: Bench) {
     bench.store.append("a", 0, &said).await.unwrap();
     bench.store.delete_message("a", "msg-2").await.unwrap();
     let left: Vec<&str> = all.iter().map(String::as_str).filter(|id| *id != "msg-2").collect();
-    let one = serde_json::to_string(&said[0].1).unwrap().len() as i64;
+    let one = serde_json::to_string(&said[0].1).unwrap().len();
+    let one = i64::try_from(one).unwrap();
     assert!(one > 1000, "bytes are meant, not letters");
     for (count, bytes, expected) in [
         (1, i64::MAX, 1),

@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lf_core::McpServer;
 use lf_core::project::Transport;
+use lf_core::{McpServer, Secret, secret};
 use lf_mcp::SessionPool;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout};
@@ -28,7 +28,7 @@ pub(super) async fn steps(pool: &SessionPool, server: &McpServer) -> Vec<Step> {
         }],
         Transport::Http(http) | Transport::Sse(http) => match place(&http.base_url) {
             Some((host, port)) if !PROXIES.iter().any(|name| std::env::var_os(name).is_some()) => {
-                way(&host, port).await
+                way(&host, port, &http.in_url).await
             }
             // What is wrong with the URL, the session says.
             _ => Vec::new(),
@@ -36,9 +36,11 @@ pub(super) async fn steps(pool: &SessionPool, server: &McpServer) -> Vec<Step> {
     }
 }
 
-async fn way(host: &str, port: u16) -> Vec<Step> {
+/// `in_url`: what variables hold of the URL, which is not shown.
+async fn way(host: &str, port: u16, in_url: &[Secret]) -> Vec<Step> {
     let started = Instant::now();
     let found = timeout(LIMIT, lookup_host((host.trim_matches(['[', ']']), port))).await;
+    let host = &secret::without(host, &in_url.iter().map(Secret::expose).collect::<Vec<_>>());
     let elapsed = started.elapsed();
     let addresses: Vec<SocketAddr> = match found {
         Ok(Ok(addresses)) => addresses.collect(),

@@ -18,7 +18,7 @@ fn a_url_has_a_host_and_a_port_whatever_else_it_has() {
 
 #[tokio::test]
 async fn a_port_where_nobody_listens_is_found_before_the_protocol_begins() {
-    let steps = way("127.0.0.1", 1).await;
+    let steps = way("127.0.0.1", 1, &[]).await;
     assert_eq!(steps.len(), 2);
     assert!(!steps[0].has_failed());
     assert!(steps[1].has_failed());
