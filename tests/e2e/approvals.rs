@@ -93,7 +93,7 @@ fn a_turn_waits_for_a_yes_and_its_watchers_are_told() {
     assert_eq!(decided["status"], "approved");
     assert_eq!(decide(&daemon, &waiting, &json!({"decision": "deny"})).status, 404, "a decision stands");
     let told = events.until("the decision", |event| event["event"] == "approval_decided");
-    assert_eq!((&told["decision"], &told["by"]), (&json!("approved"), &json!("Ada")));
+    assert_eq!((&told["decision"], &told["by"]), (&json!("approved"), &json!("the owner for Ada")));
     events.until("the end", |event| event["event"] == "finished");
     assert_eq!((bench.calls("look"), bench.calls("wipe")), (1, 1));
     assert!(pending(&daemon).is_empty());
@@ -121,7 +121,7 @@ fn a_no_and_silence_are_told_to_the_model_and_nothing_runs() {
     });
     assert_eq!(answer["assistant_message"]["content"], "Then not.");
     assert!(
-        bench.result(1).contains("denied by Ada and was not run: not on a Friday"),
+        bench.result(1).contains("denied by the owner for Ada and was not run: not on a Friday"),
         "{}",
         bench.result(1)
     );

@@ -1,5 +1,8 @@
 //! The record of what was run, refused, decided and changed.
 
+mod also;
+mod evading;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -62,6 +65,8 @@ fn what_is_run_refused_decided_and_changed_is_on_record() {
     let of = |tool, outcome| [&ours[..], &[tool, outcome]].concat();
     assert_eq!(told(&records, "call", &keys), [of("look", "ok")]);
     assert_eq!(told(&records, "approval", &keys), [of("send", "denied")]);
+    let by = told(&records, "approval", &["who_id", "decided_by", "detail"]);
+    assert_eq!(by, [["owner", "owner", "by the owner for Ada"]]);
     let denied = told(&records, "denied", &["model", "tool", "detail"]);
     assert_eq!(denied.len(), 2, "{denied:?}");
     assert_eq!((&denied[0][..2], denied[1][0], denied[1][1]), (&["assistant", "wipe"][..], "", "wipe"));

@@ -166,6 +166,6 @@ fn an_ask_waits_with_its_reason_and_always_is_no_answer_to_the_next_one() {
         answer.join().expect("an answer");
     });
     assert_eq!((bench.calls("wipe"), bench.calls("look")), (1, 1));
-    assert!(bench.result(2).contains("denied by Ada"), "{}", bench.result(2));
+    assert!(bench.result(2).contains("denied by the owner for Ada"), "{}", bench.result(2));
     bench.model.finish();
 }

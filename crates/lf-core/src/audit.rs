@@ -11,10 +11,14 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
+use crate::principal::Principal;
+
 /// What the first line names as the one before it.
 const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 /// Longest detail, in characters; what is longer is cut.
 const MOST_DETAIL: usize = 500;
+/// Longest name, in characters. Servers and clients make them up.
+const MOST_NAME: usize = 256;
 /// Between what is hashed and the hash.
 const SEAL: &str = r#","hash":""#;
 
@@ -32,13 +36,22 @@ pub enum Event {
     Configuration,
     /// Somebody was not let in.
     Authentication,
+    /// A key was made or revoked.
+    Key,
     /// Records that could not be written.
     Lost,
 }
 
 impl Event {
-    pub const ALL: [Self; 6] =
-        [Self::Call, Self::Denied, Self::Approval, Self::Configuration, Self::Authentication, Self::Lost];
+    pub const ALL: [Self; 7] = [
+        Self::Call,
+        Self::Denied,
+        Self::Approval,
+        Self::Configuration,
+        Self::Authentication,
+        Self::Key,
+        Self::Lost,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -47,6 +60,7 @@ impl Event {
             Self::Approval => "approval",
             Self::Configuration => "configuration",
             Self::Authentication => "authentication",
+            Self::Key => "key",
             Self::Lost => "lost",
         }
     }
@@ -59,6 +73,9 @@ pub struct Record {
     /// On whose behalf.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
+    /// The same for programs: names of keys are given anew, ids are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub who_id: Option<String>,
     /// `namespace/name`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
@@ -78,6 +95,9 @@ pub struct Record {
     /// In a word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<&'static str>,
+    /// Whose decision it was: an id as in `who_id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
     /// How long it took, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ms: Option<u64>,
@@ -91,6 +111,7 @@ impl Record {
         Self {
             event,
             who: None,
+            who_id: None,
             project: None,
             model: None,
             turn: None,
@@ -99,9 +120,31 @@ impl Record {
             arguments: None,
             result: None,
             outcome: None,
+            decided_by: None,
             ms: None,
             detail: None,
         }
+    }
+
+    /// The same of somebody.
+    #[must_use]
+    pub fn of(self, who: &Principal) -> Self {
+        let who_id = Some(who.id.clone()).filter(|id| !id.is_empty());
+        Self { who: Some(who.name.clone()), who_id, ..self }
+    }
+
+    /// Names may be of any length, and hold what nobody sees: of such a one the beginning is kept, with a hash of all of it.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        let Self { who, project, model, turn, server, tool, .. } = &mut self;
+        for name in [who, project, model, turn, server, tool].into_iter().flatten() {
+            let end = name.char_indices().nth(MOST_NAME).map_or(name.len(), |(at, _)| at);
+            let shown = crate::visible::line(&name[..end]);
+            if shown != *name {
+                *name = format!("{shown}… ({})", hash_of(name.as_bytes()));
+            }
+        }
+        self
     }
 
     /// Words of strangers may be in it: one line of at most 500 characters, without what a terminal obeys.
@@ -197,11 +240,10 @@ impl Chain {
     /// # Errors
     /// [`Broken`]
     pub fn follow(&mut self, line: &str) -> Result<(), Broken> {
-        let found = Self::at(line)?;
+        let (found, value) = Self::read(line)?;
         if found.number != self.number + 1 {
             return Err(Broken::Gap { last: self.number, found: found.number });
         }
-        let value: Value = serde_json::from_str(line).map_err(|_| Broken::NoRecord)?;
         if value["previous"] != self.hash.as_str() {
             return Err(Broken::Foreign);
         }
@@ -214,6 +256,10 @@ impl Chain {
     /// # Errors
     /// When its hash is not its own.
     pub fn at(line: &str) -> Result<Self, Broken> {
+        Self::read(line).map(|(chain, _)| chain)
+    }
+
+    fn read(line: &str) -> Result<(Self, Value), Broken> {
         let (hashed, seal) = line.rsplit_once(SEAL).ok_or(Broken::NoRecord)?;
         let hash = seal.strip_suffix("\"}").ok_or(Broken::NoRecord)?;
         let value: Value = serde_json::from_str(line).map_err(|_| Broken::NoRecord)?;
@@ -221,7 +267,7 @@ impl Chain {
         if hexadecimal(hashed.as_bytes()) != hash {
             return Err(Broken::Changed);
         }
-        Ok(Self { number, hash: hash.to_owned() })
+        Ok((Self { number, hash: hash.to_owned() }, value))
     }
 }
 

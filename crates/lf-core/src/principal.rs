@@ -91,6 +91,11 @@ pub struct Reach {
     pub tools: Option<Vec<String>>,
 }
 
+const LOCAL: &str = "this machine";
+const OWNER: &str = "the owner";
+/// Names that say of somebody that no key was given.
+pub const RESERVED: [&str; 3] = [LOCAL, OWNER, "nobody"];
+
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Principal {
@@ -111,7 +116,7 @@ impl Principal {
     pub fn local() -> Self {
         Self {
             id: String::new(),
-            name: "this machine".to_owned(),
+            name: LOCAL.to_owned(),
             scopes: vec![Scope::Chat, Scope::Read],
             reach: Reach::default(),
             quota: Quota::default(),
@@ -122,11 +127,16 @@ impl Principal {
     pub fn owner() -> Self {
         Self {
             id: "owner".to_owned(),
-            name: "the owner".to_owned(),
+            name: OWNER.to_owned(),
             scopes: Scope::ALL.to_vec(),
             reach: Reach::default(),
             quota: Quota::default(),
         }
+    }
+
+    /// Whether it is the holder of a key.
+    pub fn is_key(&self) -> bool {
+        self.id.starts_with("key:")
     }
 
     pub fn has(&self, scope: Scope) -> bool {

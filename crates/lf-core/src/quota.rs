@@ -135,11 +135,12 @@ impl Account {
         self.spent += spent;
     }
 
-    /// A clock that was set back takes nothing away, and a day that has passed begins anew.
+    /// A clock that was set back takes nothing away, and a day that has passed begins anew. One that was days ahead for a
+    /// while, and is right again, begins anew, too: nobody waits for the day that it showed.
     fn go_on(&mut self, now: Duration) {
         self.ahead = self.ahead.saturating_sub(now.saturating_sub(self.looked));
         self.looked = now;
-        if day(now) > self.day {
+        if day(now) > self.day || day(now) + 1 < self.day {
             self.day = day(now);
             self.spent = Spent::default();
         }

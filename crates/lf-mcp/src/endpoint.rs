@@ -105,6 +105,16 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// In a word, for records: whether there is no such tool, the server said no, or there is no answer.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::UnknownTool(_) => "unknown_tool",
+            Self::UnknownMethod(_) | Self::Invalid(_) | Self::Upstream { .. } => "refused",
+            Self::Forbidden(_) => "denied",
+            Self::Unavailable(_) => "unavailable",
+        }
+    }
+
     pub(crate) fn upstream(code: i64, message: String) -> Self {
         Self::Upstream { code, message, data: None }
     }

@@ -259,8 +259,9 @@ impl SessionPool {
         self.end(server, &Failure::new("the server was restarted on request").of(Cause::Restarted));
     }
 
-    /// The same for a server that left the file, of which nothing is kept. Nothing else is begun with it; calls that are
-    /// running have half a second to end by themselves, so that a process is gone within 6 s.
+    /// The same for a server that left the file, of which nothing is kept; calls that are running have half a second to end by
+    /// themselves, so that a process is gone within 6 s. Whoever uses it after this begins a session anew: callers look
+    /// whether it is still in the file right before each call.
     pub fn retire(&self, server: &McpServer) {
         let why = Failure::new("the server left the configuration");
         for session in self.forget_all(server).into_iter().flat_map(IndexMap::into_values) {

@@ -82,6 +82,13 @@ impl ServerReport {
     }
 }
 
+/// Whether calls go to the same servers.
+impl PartialEq for ProjectTools {
+    fn eq(&self, other: &Self) -> bool {
+        self.servers == other.servers
+    }
+}
+
 impl ProjectTools {
     pub(crate) fn new(
         pool: SessionPool,

@@ -308,7 +308,7 @@ impl Ask {
                 }
             }
             ModelError::Garbled { found: text, .. } | ModelError::Unreachable { reason: text, .. } => {
-                clean(text)
+                clean(text);
             }
             ModelError::Timeout { .. } | ModelError::Unsupported(_) => {}
         }

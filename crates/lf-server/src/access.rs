@@ -126,7 +126,7 @@ impl Access {
 
     /// A principal as it is now: what its key says at this moment. `None` where that is gone.
     pub(crate) fn now(&self, principal: &Principal) -> Option<Principal> {
-        if is_key(principal) { self.fresh().find(&principal.id) } else { Some(principal.clone()) }
+        if principal.is_key() { self.fresh().find(&principal.id) } else { Some(principal.clone()) }
     }
 
     /// Whether a principal's key is still there.
@@ -136,7 +136,7 @@ impl Access {
 
     /// Is cancelled when the principal's key is revoked or has expired, within [`LOOK`].
     pub(crate) fn until_revoked(&self, principal: &Principal) -> CancellationToken {
-        if !is_key(principal) {
+        if !principal.is_key() {
             return CancellationToken::new();
         }
         let mut known = self.fresh();
@@ -231,10 +231,6 @@ fn read_owner_token(path: &PathBuf) -> io::Result<Option<String>> {
         Some(64) => Ok(Some(text)),
         _ => Err(wrong("holds no token: delete it, and a new one is made")),
     }
-}
-
-pub(crate) fn is_key(principal: &Principal) -> bool {
-    principal.id.starts_with("key:")
 }
 
 fn is_ours(text: &str) -> bool {

@@ -61,7 +61,7 @@ pub(crate) async fn admit(State(admission): State<Admission>, mut request: Reque
         (Ok(principal), Need::Open) => principal,
         (Ok(principal), Need::Scope(scope)) if principal.has(scope) => principal,
         (Ok(principal), Need::Scope(scope)) => {
-            audit.refused(Some(&principal.name), &format!("{wanted} needs the scope {scope}"));
+            audit.refused(Some(&principal), &format!("{wanted} needs the scope {scope}"));
             return lacking(&caller, &principal, scope);
         }
         (Err(_), Need::Open) => Arc::new(nobody()),

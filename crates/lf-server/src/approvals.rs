@@ -1,5 +1,6 @@
 //! Calls that a person has to approve: where they wait, and where decisions come in, whoever takes them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::rules::{Asked, Became, Check, Facts, Told};
+use crate::rules::{Asked, Became, Check, Facts, Told, Underway};
 
 /// How long calls that a turn ended with can still be approved; then that is a no.
 pub(crate) const KEPT: Duration = Duration::from_secs(3600);
@@ -309,6 +310,8 @@ impl CallApprovals {
         let ask = Ask { id, call, tool: tool.clone(), why, decision: None };
         let mut opened = self.open(std::iter::once(&ask), &about, ALONE);
         tracing::info!(server = %tool.server, tool = %tool.name, approval = ask.id, "a call waits for its approval");
+        let underway =
+            Underway::asked(check, Told::from(&asked), |_| Became::Decided(Cow::Owned(left_alone())));
         let decision = match tokio::time::timeout(ALONE, opened.next()).await {
             Ok(decided) => {
                 let decision = decided.decision.clone();
@@ -317,7 +320,7 @@ impl CallApprovals {
             }
             Err(_) => expired(),
         };
-        check.record(&Told::from(&asked), &Became::Decided(&decision));
+        underway.became(&Became::Decided(Cow::Borrowed(&decision)));
         let Decision { verdict, by, .. } = &decision;
         tracing::info!(server = %tool.server, tool = %tool.name, approval = ask.id, verdict = verdict.name(), by, "decided");
         if verdict.is_yes() { Ok(facts.approved()) } else { Err(No::Said(refusal(&decision))) }
@@ -346,7 +349,12 @@ pub(crate) fn expire(waiting: &mut Waiting) {
 }
 
 pub(crate) fn expired() -> Decision {
-    Decision { verdict: Verdict::Expired, by: "nobody".to_owned(), reason: None }
+    Decision { verdict: Verdict::Expired, by: "nobody".to_owned(), reason: None, who: None }
+}
+
+/// Who wanted the call is gone: nobody can be told any more.
+fn left_alone() -> Decision {
+    Decision { reason: Some("who asked for the call did not wait".to_owned()), ..expired() }
 }
 
 /// What looks like ids of approvals in the last words of the model: those that a client was told it waits for.

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use lf_core::Principal;
 use lf_core::audit::{Event, Record};
 
 use files::Files;
@@ -82,8 +83,9 @@ impl Audit {
         })
     }
 
-    /// Nothing is recorded: for what is no daemon's and no chat's work.
-    pub fn none() -> Self {
+    /// Nothing is recorded.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
         Self {
             records: Mutex::default(),
             lost: Arc::default(),
@@ -94,9 +96,10 @@ impl Audit {
 
     /// Adds a record; it is written soon. One that has no room is counted, and the number recorded.
     pub fn record(&self, record: Record) {
+        let told = Told { record: record.bounded(), at: SystemTime::now() };
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(records) = &*records
-            && records.try_send(Told { record, at: SystemTime::now() }).is_err()
+            && records.try_send(told).is_err()
         {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -104,7 +107,7 @@ impl Audit {
 
     /// Somebody was not let in. Whoever tries keys cannot fill the disk: of one second, [`REFUSALS`] are recorded, and how
     /// many more there were with the next.
-    pub(crate) fn refused(&self, who: Option<&str>, what: &str) {
+    pub(crate) fn refused(&self, who: Option<&Principal>, what: &str) {
         let unsaid = {
             let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
             if refusals.since.elapsed() >= Duration::from_secs(1) {
@@ -118,8 +121,23 @@ impl Audit {
             std::mem::take(&mut refusals.unsaid)
         };
         let more = if unsaid > 0 { format!(" (and {unsaid} more refusals before)") } else { String::new() };
-        let record = Record { who: who.map(str::to_owned), ..Record::new(Event::Authentication) };
-        self.record(Record { outcome: Some("refused"), ..record }.detail(&format!("{what}{more}")));
+        let record = Record { outcome: Some("refused"), ..Record::new(Event::Authentication) };
+        let record = match who {
+            Some(who) => record.of(who),
+            None => record,
+        };
+        self.record(record.detail(&format!("{what}{more}")));
+    }
+
+    /// Of refusals that were not told one by one, how many there were.
+    fn tell_unsaid(&self) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsaid = std::mem::take(&mut refusals.unsaid);
+        drop(refusals);
+        if unsaid > 0 {
+            let record = Record { outcome: Some("refused"), ..Record::new(Event::Authentication) };
+            self.record(record.detail(&format!("{unsaid} more refusals before")));
+        }
     }
 
     /// Writes what is left, for at most 2 s; nothing is recorded afterwards. It blocks.
@@ -128,6 +146,7 @@ impl Audit {
     }
 
     fn close_within(&self, limit: Duration) {
+        self.tell_unsaid();
         drop(self.records.lock().unwrap_or_else(PoisonError::into_inner).take());
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(done) = done
@@ -163,6 +182,11 @@ impl Writer {
 
     /// Takes what waits. False when no more can come.
     fn fill(&mut self, told: &Receiver<Told>) -> bool {
+        if self.batch.len() >= BATCH {
+            // what cannot be written yet stays, and what comes waits where it is
+            std::thread::sleep(AGAIN);
+            return true;
+        }
         if self.batch.is_empty() && self.lost.load(Ordering::Relaxed) == 0 {
             match told.recv() {
                 Ok(first) => self.batch.push(first),
@@ -170,8 +194,7 @@ impl Writer {
             }
         } else {
             match told.recv_timeout(AGAIN) {
-                Ok(next) if self.batch.len() < BATCH => self.batch.push(next),
-                Ok(_) => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
+                Ok(next) => self.batch.push(next),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return false,
             }

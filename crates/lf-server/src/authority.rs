@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lf_core::audit::Record;
 use lf_core::{McpServer, Model, Principal, Project, Scope, ToolRef};
 
-use crate::access::{Access, is_key, random};
+use crate::access::{Access, random};
 use crate::audit::Audit;
 use crate::gateway::is_at;
 
@@ -30,7 +30,7 @@ impl Authority {
 
     /// The name of the key that was given; `None` for the owner and whoever needs none.
     pub(crate) fn key(&self) -> Option<&str> {
-        is_key(&self.principal).then_some(self.principal.name.as_str())
+        self.principal.is_key().then_some(self.principal.name.as_str())
     }
 
     /// What he is now.

@@ -33,7 +33,7 @@ use crate::failover::{Upstream, Upstreams};
 use crate::quotas::{Charge, can_pay, payers};
 use crate::recording::Recording;
 use crate::results::Shelf;
-use crate::rules::{Began, Check, Recorded, Rules};
+use crate::rules::{Began, Check, Recorded, Rules, record_told};
 
 use asked::{inline_tools, parameters, prompted, text_formats, tool_choice};
 pub(crate) use left::take_decisions;
@@ -148,6 +148,7 @@ impl App {
         };
         let approvals = self.approvals.clone();
         let (course, events) = begin(setup, notices, journal.as_mut());
+        record_told(&*check, &course, &events, upstreams.name());
         let left: Arc<Mutex<Option<Resume>>> = Arc::default();
         let resume = left.clone();
         let remember = Box::new(move |done: Done| {
@@ -196,9 +197,7 @@ impl App {
         request: ChatRequest,
         conversation: Conversation,
     ) -> Result<Prepared, Refusal> {
-        if !request.approvals.is_empty() && !who.has(Scope::Approve) {
-            return Err(Refusal::Lacking(needs_scope(who, Scope::Approve)));
-        }
+        self.may_decide(who, &request)?;
         let (project, model) = self.find_model(who, scope, request.model.as_deref()).await?;
         if !can_pay(who, &model) {
             return Err(Refusal::Lacking(unpriced(&model)));
@@ -209,7 +208,8 @@ impl App {
         let otherwise = if model.fallback.is_empty() { Otherwise::Nobody } else { Otherwise::Another };
         let provider = lf_models::provider(&model, &self.client, otherwise)?;
         let tools = self.tools_of(&project, &model);
-        let check = self.check_of(who, &project, &model, &model.name);
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let check = self.check_of(who, &project, &model, (&model.name, &id));
         let mut catalogue = tools.list(&model.servers).await;
         if let Some(down) = catalogue.down.iter().find(|down| down.required) {
             return Err(Refusal::RequiredServerDown {
@@ -239,7 +239,7 @@ impl App {
         let mut messages = prompted(&project, &model, all, &request.variables)?;
         set.expose_history(&mut messages);
         let setup = Setup {
-            id: uuid::Uuid::new_v4().simple().to_string(),
+            id,
             model: called,
             request: ModelRequest {
                 messages,
@@ -281,20 +281,38 @@ impl App {
         Arc::new(self.pool.tools(servers).pinned(project.pins.clone()))
     }
 
-    /// Who says which calls of a turn run in which this model answers, and that one was `asked` for.
+    /// Who says which calls of this turn run in which this model answers, and that one was `asked` for.
     pub(crate) fn check_of(
         &self,
         who: &Arc<Principal>,
         project: &Arc<Project>,
         model: &Model,
-        asked: &str,
+        (asked, turn): (&str, &str),
     ) -> Arc<dyn Check> {
         if model.provider == Provider::Replay {
             return Arc::new(Recorded);
         }
         let (project, active) = (project.clone(), self.active(project));
-        let began = Began { project, model: asked.to_owned(), pool: self.pool.clone() };
+        let (model, turn) = (Some(asked.to_owned()), Some(turn.to_owned()));
+        let began = Began { project, model, turn, pool: self.pool.clone() };
         Arc::new(Rules::of_turn(active, self.authority(who), began))
+    }
+
+    /// Whether somebody may decide what a request of his decides.
+    ///
+    /// # Errors
+    /// [`Refusal::Lacking`]
+    pub(crate) fn may_decide(&self, who: &Principal, request: &ChatRequest) -> Result<(), Refusal> {
+        match request.approvals.is_empty() || who.has(Scope::Approve) {
+            true => Ok(()),
+            false => Err(Refusal::Lacking(self.lacks(who, Scope::Approve, "decisions about calls"))),
+        }
+    }
+
+    /// Puts on record that somebody may not have this done, and says so.
+    pub(crate) fn lacks(&self, who: &Principal, scope: Scope, what: &str) -> String {
+        self.audit.refused(Some(who), &format!("{what}: needs the scope {scope}"));
+        needs_scope(who, scope)
     }
 
     pub(crate) fn authority(&self, who: &Arc<Principal>) -> Authority {

@@ -12,7 +12,7 @@ use futures_core::Stream;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use lf_core::tool::Person;
-use lf_core::turn::{AskPerson, Course, Done, Entry, Step, Taken};
+use lf_core::turn::{Course, Done, Entry, Step, Taken};
 use lf_core::{ChatEvent, DeltaStream, Journal, ModelDelta, ModelError, ToolSource};
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
@@ -23,7 +23,7 @@ use crate::authority::Errand;
 use crate::failover::Upstreams;
 use crate::quotas::Charge;
 use crate::results::Shelf;
-use crate::rules::{self, Became, Check};
+use crate::rules::{self, Check};
 pub(crate) use asking::Approving;
 use attending::{Attending, Clock};
 pub(crate) use calling::execute_tool;
@@ -84,7 +84,8 @@ pub(crate) fn drive(
     stream! {
         let started = Instant::now();
         let clock = Clock::new(turn_timeout);
-        let mut turn = Told { course, events, journal, shelf, charge };
+        let model = upstreams.name().to_owned();
+        let mut turn = Told { course, events, journal, shelf, charge, check: check.clone(), model };
         turn.shelve();
         let mut is_ending = false;
         loop {
@@ -165,9 +166,6 @@ pub(crate) fn drive(
                             () = stop.cancelled() => vec![Entry::Stopped],
                             entries = asked.next(asking) => entries,
                         };
-                        for entry in &entries {
-                            put_on_record(&*check, asking, entry, upstreams.name());
-                        }
                         for entry in entries {
                             turn.take(entry);
                         }
@@ -240,14 +238,6 @@ pub(crate) fn drive(
     }
 }
 
-/// What was decided about a call.
-fn put_on_record(check: &dyn Check, asking: &AskPerson, entry: &Entry, model: &str) {
-    let Entry::Decided { approval, decision } = entry else { return };
-    if let Some(ask) = asking.open().find(|ask| ask.id == *approval) {
-        check.record(&rules::Told::of(ask, model), &Became::Decided(decision));
-    }
-}
-
 /// A turn that is told what happens to it, after its journal was.
 struct Told {
     course: Course,
@@ -256,6 +246,9 @@ struct Told {
     journal: Option<Box<dyn Journal>>,
     shelf: Shelf,
     charge: Charge,
+    check: Arc<dyn Check>,
+    /// The model that answers now, by its name in the file.
+    model: String,
 }
 
 impl Told {
@@ -264,12 +257,19 @@ impl Told {
             journal.append(&entry);
         }
         let is_piece = matches!(entry, Entry::Delta(_) | Entry::Notice(_));
+        let told = self.events.len();
         let taken = self.course.take(entry, &mut self.events).unwrap_or_else(|error| {
             tracing::error!(%error, "the driver and the turn do not agree");
             Taken::Nothing
         });
         self.shelve();
         if !is_piece {
+            rules::record_told(
+                &*self.check,
+                &self.course,
+                self.events.get(told..).unwrap_or_default(),
+                &self.model,
+            );
             self.charge.has_used(self.course.spent());
         }
         taken
@@ -376,6 +376,7 @@ impl Told {
         while let Some(stand_in) = upstreams.candidate() {
             if self.take(Entry::StoodIn(Box::new(stand_in))) == Taken::AsksAgain {
                 upstreams.take_over();
+                self.model = upstreams.name().to_owned();
                 return true;
             }
         }

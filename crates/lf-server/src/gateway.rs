@@ -8,7 +8,6 @@ mod own;
 mod pinned;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, unfold};
@@ -23,11 +22,10 @@ use serde_json::{Map, Value};
 use tokio::sync::broadcast::error::RecvError;
 use url::{Host, Url};
 
-use crate::admission::needs_scope;
 use crate::app::{App, Refusal};
 use crate::approvals::{About, No};
 use crate::authority::{Authority, Granted, itself};
-use crate::rules::{Asked, Became, Check as _, Facts, Rules, Told, permit};
+use crate::rules::{Asked, Became, Check as _, Facts, NO_TOOL, Rules, Told, Underway, permit};
 use merged::Merged;
 use one::One;
 pub(crate) use own::Own;
@@ -163,7 +161,11 @@ impl Gateway {
         let need = need_of(method);
         match self.0.who.has(need) {
             true => Ok(()),
-            false => Err(Refused::Unavailable(needs_scope(&self.0.who, need))),
+            false => {
+                let (namespace, name) = &self.0.project;
+                let what = format!("{method} at /mcp/{namespace}/{name}");
+                Err(Refused::Unavailable(self.0.app.lacks(&self.0.who, need, &what)))
+            }
         }
     }
 
@@ -334,14 +336,19 @@ impl Gate<'_> {
         caller: &Caller,
         channel: &Channel,
     ) -> Outcome<Map<String, Value>> {
-        let started = Instant::now();
         let tool = request.param("name").to_owned();
         let server_name = server.name.as_str();
         let app = &self.gateway.0.app;
         let rules = Rules::of(app.active(&self.project), self.asks.clone());
         let facts = match self.may_run(&rules, pool, server, &request, caller).await {
             Ok(facts) => facts,
-            Err(No::Tool) => return Err(Refused::UnknownTool(tool)),
+            Err(No::Tool) => {
+                let id = ToolRef { server: server_name.into(), name: tool.as_str().into() };
+                let none = Map::new();
+                let told = Told::new(self.model.as_deref(), &id, arguments(&request).unwrap_or(&none));
+                rules.record(&told, &Became::Denied(NO_TOOL));
+                return Err(Refused::UnknownTool(tool));
+            }
             Err(No::Said(text)) => return Ok(merged::failed(&text)),
         };
         pool.ready(server, caller).await;
@@ -376,28 +383,24 @@ impl Gate<'_> {
             request.meta.insert(ON_BEHALF.to_owned(), mandate.token().into());
         }
         tracing::info!(server = server_name, tool, "Executing MCP tool");
+        let underway = Underway::handed_over(&rules, on_record);
         let outcome = pool.relay(server, request, caller, &channel).await;
         if let Err(Refused::Forbidden(why)) = outcome {
-            rules.record(&on_record, &Became::Denied(&why));
+            underway.became(&Became::Denied(&why));
             return Ok(merged::failed(&denial(&why)));
         }
-        let said = match &outcome {
-            Ok(result) if result.get("isError").is_none_or(|failed| failed != true) => {
-                "Tool execution successful"
-            }
-            Ok(_) => "the tool reported an error",
-            Err(_) => "the tool call failed",
-        };
-        let elapsed = started.elapsed();
-        tracing::info!(server = server_name, tool, ?elapsed, "{said}");
-        let became = match &outcome {
+        let elapsed = underway.elapsed();
+        let (said, became) = match &outcome {
             Ok(result) if result.get("isError").is_some_and(|failed| failed == true) => {
-                Became::ran("error", result, elapsed)
+                ("the tool reported an error", Became::ran("error", result, elapsed))
             }
-            Ok(result) => Became::ran("ok", result, elapsed),
-            Err(refused) => Became::ran("refused", &refused.to_string(), elapsed),
+            Ok(result) => ("Tool execution successful", Became::ran("ok", result, elapsed)),
+            Err(refused) => {
+                ("the tool call failed", Became::ran(refused.name(), &refused.to_string(), elapsed))
+            }
         };
-        rules.record(&on_record, &became);
+        tracing::info!(server = server_name, tool, ?elapsed, "{said}");
+        underway.became(&became);
         outcome
     }
 

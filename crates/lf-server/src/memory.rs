@@ -32,6 +32,7 @@ use crate::chat::{self, Prepared};
 use crate::driver::{Approving, Drive, drive};
 use crate::recording::{Recorded, Recording};
 use crate::results::Shelf;
+use crate::rules::record_told;
 
 pub(crate) use context::pending;
 use context::unsaid;
@@ -244,6 +245,7 @@ impl App {
             true => Some(memory.store.tools(&conversation.id).await.map_err(unkept)?),
             false => None,
         };
+        self.may_decide(&who, &request)?;
         let left = memory.waiting(&conversation.id).await.map_err(unkept)?;
         let mut waiting = left.as_ref().map(|left| left.waiting.clone());
         chat::take_decisions(waiting.as_mut(), &request.approvals)?;
@@ -343,6 +345,7 @@ impl Memory {
         };
         let turn_timeout = prepared.setup.limits.turn_timeout;
         let (course, events) = chat::begin(prepared.setup, prepared.notices, Some(&mut journal));
+        record_told(&*prepared.check, &course, &events, prepared.upstreams.name());
         let running = Arc::new(Running::new(turn, conversation, until.child_token()));
         let with = Drive {
             upstreams: prepared.upstreams,

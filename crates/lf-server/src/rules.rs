@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use crate::authority::Authority;
 
 pub(crate) use held::{HeldBack, Withheld};
-pub(crate) use record::{Became, Told};
+pub(crate) use record::{Became, NO_TOOL, Told, Underway, record_told};
 
 /// For the conditions of all calls of a round together.
 const ROUND: Duration = Duration::from_secs(1);
@@ -161,12 +161,13 @@ pub(crate) fn judge(check: &dyn Check, standing: Vec<Standing<'_>>, model: &str)
 /// The configuration that counts now: the active generation of a project, or nothing once the project is gone.
 pub(crate) type Active = Arc<dyn Fn() -> Option<Arc<Project>> + Send + Sync>;
 
-/// What a turn began with.
+/// What a turn, or a call that waits for its server, began with.
 #[derive(Clone)]
 pub(crate) struct Began {
     pub project: Arc<Project>,
-    /// The model that was asked for. What it may not use any more, none that answers in its place may, either.
-    pub model: String,
+    /// The model that was asked for, where one was. What it may not use any more, none that answers in its place may, either.
+    pub model: Option<String>,
+    pub turn: Option<String>,
     pub pool: SessionPool,
 }
 
@@ -187,7 +188,7 @@ impl Rules {
         Self { project, asks, own: false, began: None }
     }
 
-    /// For the calls of a turn.
+    /// For the calls of a turn, and of whoever calls one tool: where a server changes meanwhile, they run there.
     pub(crate) fn of_turn(project: Active, asks: Authority, began: Began) -> Self {
         Self { began: Some(began), ..Self::of(project, asks) }
     }
@@ -263,7 +264,7 @@ impl Check for Rules {
         let Some(project) = (self.project)() else {
             return no("its project is not there any more".to_owned());
         };
-        let first = self.began.as_ref().map(|began| &*began.model);
+        let first = self.began.as_ref().and_then(|began| began.model.as_deref());
         let listed = if self.own { Judgement::runs() } else { Self::listed(&project, asked, first) };
         if listed.verdict == Approval::Deny {
             return listed;
@@ -290,7 +291,7 @@ impl Check for Rules {
 
     fn record(&self, told: &Told<'_>, became: &Became<'_>) {
         // it shows more of what a call returned that is on record
-        if &*told.tool.server != SOURCE {
+        if told.server != Some(SOURCE) {
             self.put_on_record(told, became);
         }
     }

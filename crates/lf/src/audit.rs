@@ -66,8 +66,7 @@ pub(crate) fn run(data_dir: &Path, command: &Command) -> Result<Exit, Trouble> {
         Command::Verify { known, json } => {
             let seen = verify(&directory, known.as_ref()).map_err(unreadable)?;
             print_verified(&seen, *json)?;
-            let whole = seen.faults.is_empty() && seen.holds;
-            Ok(if whole { Exit::Success } else { Exit::Failure })
+            Ok(if seen.is_whole() { Exit::Success } else { Exit::Failure })
         }
     }
 }
@@ -86,13 +85,17 @@ fn told(line: &Value) -> String {
         told.push_str(&what);
     };
     if let Some(tool) = text("tool") {
-        add(format!("{}/{tool}", text("server").unwrap_or_default()));
+        add(match text("server") {
+            Some(server) => format!("{server}/{tool}"),
+            None => tool,
+        });
     }
     for key in ["outcome", "project", "model", "turn"] {
         text(key).into_iter().for_each(&mut add);
     }
     if let Some(who) = text("who") {
-        add(format!("by {who}"));
+        let id = text("who_id").filter(|id| *id != "owner").map(|id| format!(" ({id})"));
+        add(format!("for {who}{}", id.unwrap_or_default()));
     }
     if let Some(ms) = line["ms"].as_u64() {
         add(format!("{ms} ms"));
@@ -114,7 +117,8 @@ fn print_verified(seen: &Verified, as_json: bool) -> Result<(), Trouble> {
             .collect();
         let end = json!({"number": seen.end.number, "hash": seen.end.hash});
         return print_line(json!({
-            "whole": faults.is_empty() && seen.holds,
+            "whole": seen.is_whole(),
+            "gone": seen.is_gone,
             "lines": seen.lines,
             "first": seen.first,
             "end": end,
@@ -129,12 +133,13 @@ fn print_verified(seen: &Verified, as_json: bool) -> Result<(), Trouble> {
         print_line("the line that was noted is not in it: the record was cut or written anew")?;
     }
     let state = match seen.faults.len() {
+        0 if seen.is_gone => "but it was begun: its files are gone".to_owned(),
         0 if seen.holds => "whole".to_owned(),
         0 => "not what it was".to_owned(),
         many => format!("damaged in {many} place(s)"),
     };
     print(format!("{} record(s), {state}", seen.lines))?;
-    if seen.first > 1 {
+    if seen.first > 1 && seen.faults.is_empty() {
         print(format!("; begins with number {}: older files were put away", seen.first))?;
     }
     print(format!("\nlast: {}:{}\n", seen.end.number, seen.end.hash))

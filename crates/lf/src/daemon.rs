@@ -252,7 +252,7 @@ impl Fold {
                 let mut ask = self.asks.remove(at);
                 let verdict = serde_json::from_value(lf["decision"].clone()).ok()?;
                 let reason = lf["reason"].as_str().map(str::to_owned);
-                ask.decision = Some(Decision { verdict, by: text("by"), reason });
+                ask.decision = Some(Decision { verdict, by: text("by"), reason, who: None });
                 Some(ChatEvent::ApprovalDecided(Box::new(ask)))
             }
             _ => None,

@@ -2,30 +2,49 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use lf_core::Principal;
+use lf_core::audit::{Event, Record};
 use lf_core::principal::Reach;
 use lf_core::quota::Quota;
 use lf_server::access::{Key, Keys, KeysError, NewKey};
+use lf_server::audit::Audit;
 use serde_json::{Value, json};
 
 use crate::args::{self, Common};
+use crate::audit;
 use crate::exit::{Exit, Trouble, print_line};
 use crate::log::printable;
 use crate::project;
 
 pub(crate) fn run(common: &Common, command: &args::Keys) -> Result<Exit, Trouble> {
-    let keys = Keys::at(&project::data_dir(common));
+    let data_dir = project::data_dir(common);
+    let keys = Keys::at(&data_dir);
+    // before anything changes: what cannot be on record is not done
+    let on_record = || audit::open(&data_dir);
     match command {
-        args::Keys::Create(new) => create(&keys, new)?,
+        args::Keys::Create(new) => create(&keys, new, &*on_record()?)?,
         args::Keys::List { json } => list(&keys.list()?, *json)?,
         args::Keys::Revoke { key } => {
+            let audit = on_record()?;
             let gone = keys.revoke(key)?;
+            audit.record(record(&gone, "revoked"));
             anstream::eprintln!("revoked {} ({})", printable(&gone.name), gone.id);
         }
     }
     Ok(Exit::Success)
 }
 
-fn create(keys: &Keys, new: &args::NewKey) -> Result<(), Trouble> {
+/// Which key a name meant then, and what it let do.
+fn record(key: &Key, outcome: &'static str) -> Record {
+    let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.name()).collect();
+    let detail =
+        format!("key:{} {}: {}{}", key.id, key.name, scopes.join(","), reach(key, ToOwned::to_owned));
+    let until = key.expires.map(|end| format!("  expires {end}")).unwrap_or_default();
+    let record = Record { outcome: Some(outcome), ..Record::new(Event::Key) }.of(&Principal::owner());
+    record.detail(&format!("{detail}{until}"))
+}
+
+fn create(keys: &Keys, new: &args::NewKey, audit: &Audit) -> Result<(), Trouble> {
     // `--tool ''` is an empty list
     let globs = |list: &Option<Vec<String>>| {
         let list = list.as_ref()?;
@@ -43,6 +62,7 @@ fn create(keys: &Keys, new: &args::NewKey) -> Result<(), Trouble> {
         lasts: new.expires,
     };
     let (key, text) = keys.create(wanted)?;
+    audit.record(record(&key, "created"));
     if new.json {
         let mut made = shown(&key);
         made["key"] = text.into();
@@ -62,18 +82,17 @@ fn list(keys: &[Key], as_json: bool) -> Result<(), Trouble> {
     }
     for key in keys {
         let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.name()).collect();
-        let mut line = format!("{}  {}  {}", key.id, printable(&key.name), scopes.join(","));
-        let Reach { projects, models, tools } = &key.reach;
-        for (what, globs) in [("projects", projects), ("models", models), ("tools", tools)] {
-            if let Some(globs) = globs {
-                line.push_str(&format!("  {what} [{}]", printable(&globs.join(", "))));
-            }
-        }
-        line.push_str(&bounds(&key.quota));
-        line.push_str(&lifetime(key));
-        print_line(line)?;
+        let line = format!("{}  {}  {}", key.id, printable(&key.name), scopes.join(","));
+        print_line(line + &reach(key, printable) + &bounds(&key.quota) + &lifetime(key))?;
     }
     Ok(())
+}
+
+fn reach(key: &Key, shown: impl Fn(&str) -> String) -> String {
+    let Reach { projects, models, tools } = &key.reach;
+    let lists = [("projects", projects), ("models", models), ("tools", tools)];
+    let lists = lists.into_iter().filter_map(|(what, globs)| Some((what, globs.as_ref()?)));
+    lists.map(|(what, globs)| format!("  {what} [{}]", shown(&globs.join(", ")))).collect()
 }
 
 fn bounds(quota: &Quota) -> String {

@@ -198,7 +198,7 @@ async fn call(
         let message = progress.message.as_deref().map(printable).unwrap_or_default();
         anstream::eprintln!("… {}{total} {message}", progress.progress);
     };
-    let output = match tools.call(&wanted, &arguments, &progress).await {
+    let output = match app.call_as_owner(project, &tools, (&wanted, &arguments), &progress).await {
         Ok(output) => output,
         Err(error) => {
             let trouble = Trouble::failure(error.to_string());

@@ -159,7 +159,7 @@ fn what_somebody_else_decided_stands_and_the_client_goes_on_with_it() {
     let body = json!({"previous_response_id": first["id"], "input": [answer(&item, true)]});
     let second = post(&daemon.url("/v1/responses"), &body).ok();
     assert_eq!(text(&second), "Then not.");
-    assert!(bench.result(1).contains("denied by Ada"), "{}", bench.result(1));
+    assert!(bench.result(1).contains("denied by the owner for Ada"), "{}", bench.result(1));
     assert_eq!(bench.calls("wipe"), 0);
     bench.model.finish();
 }

@@ -87,6 +87,23 @@ fn details_are_one_line_of_bounded_length_that_no_terminal_obeys() {
 }
 
 #[test]
+fn names_are_bounded_and_those_that_are_cut_stay_apart() {
+    let named = |name: String| record(&name).bounded().tool.unwrap();
+    for plain in ["read", "lesen/größe", "\"},\"hash\":\"x"] {
+        assert_eq!(named(plain.to_owned()), plain);
+    }
+    let most = "x".repeat(MOST_NAME);
+    assert_eq!(named(most.clone()), most);
+    let (one, other) = (named(format!("{most}1")), named(format!("{most}2")));
+    assert!(one.starts_with(&format!("{most}… (sha256:")) && one.len() < 400, "{one}");
+    assert_ne!(one, other);
+    // nobody sees that it is another name
+    assert!(named("re\u{200b}ad".to_owned()).starts_with("read… (sha256:"));
+    let long = Chain::default().add(&record(&"\u{1}".repeat(1 << 20)).bounded(), TIME);
+    assert!(long.len() < 4096, "{}", long.len());
+}
+
+#[test]
 fn events_are_called_in_records_as_they_are_on_the_command_line() {
     for event in Event::ALL {
         assert_eq!(serde_json::to_value(event).unwrap(), event.name());

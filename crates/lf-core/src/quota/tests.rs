@@ -121,3 +121,16 @@ fn a_clock_that_is_set_back_gives_nothing_away_and_blocks_nobody_for_longer() {
     assert!(admit(&mut account, &quota, before).is_err());
     assert_eq!(admit(&mut account, &quota, before + MINUTE), Ok(()));
 }
+
+#[test]
+fn a_clock_that_was_days_ahead_blocks_nobody_once_it_is_right_again() {
+    let quota = Quota { tokens_per_day: Some(1000), ..Quota::default() };
+    let ahead = NOON + Duration::from_secs(30 * DAY);
+    let mut account = Account::default();
+    account.spend(Spent { tokens: 1000, cost: 0.0 }, ahead);
+    assert!(account.check(&quota, ahead).is_err());
+    assert_eq!(account.check(&quota, NOON), Ok(()));
+    account.spend(Spent { tokens: 1000, cost: 0.0 }, NOON);
+    let over = account.check(&quota, NOON).unwrap_err();
+    assert_eq!(over.retry_after, Duration::from_secs(DAY / 2), "until midnight");
+}

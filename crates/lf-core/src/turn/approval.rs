@@ -8,6 +8,7 @@ use crate::event::ChatEvent;
 use crate::message::{AssistantMessage, Content, Message, ToolCall, ToolResult};
 use crate::model::{FinishReason, ModelError};
 use crate::policy::Labels;
+use crate::principal::Principal;
 use crate::tool::{Approval, ToolRef};
 use crate::tool_set::Target;
 
@@ -34,11 +35,31 @@ pub struct Ask {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     pub verdict: Verdict,
-    /// Who or what decided: `the terminal`, `the API`, …
+    /// Who or what decided, in words: `the person at the terminal`, `key ci for Ada`, …
     pub by: String,
     /// For the model to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// [`Principal::id`] of who decided, where the decision came in over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+}
+
+impl Decision {
+    /// The same as one that came in from this principal. What it says of itself stands behind its name and never in the
+    /// place of it.
+    #[must_use]
+    pub fn of(self, who: &Principal) -> Self {
+        let name = match who.is_key() {
+            true => format!("key {}", who.name),
+            false => who.name.clone(),
+        };
+        let by = match self.by.is_empty() {
+            true => name,
+            false => format!("{name} for {}", crate::visible::line(&self.by)),
+        };
+        Self { by, who: Some(who.id.clone()).filter(|id| !id.is_empty()), ..self }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +118,10 @@ impl AskPerson {
     /// Those that nobody has decided yet.
     pub fn open(&self) -> impl Iterator<Item = &Ask> {
         self.asks.iter().filter(|ask| ask.decision.is_none())
+    }
+
+    pub(super) fn run(&self) -> &RunTools {
+        &self.run
     }
 
     pub(super) fn spent(&self) -> Spent {

@@ -209,6 +209,17 @@ impl Course {
         Ok(Taken::GoesOn)
     }
 
+    /// Whether the turn has a tool of this name. Said while calls of it are looked at; before and after, it is true of all.
+    pub fn has_tool(&self, name: &str) -> bool {
+        let run = match &self.step {
+            Step::Judge(judge) => &judge.run,
+            Step::AskPerson(asking) => asking.run(),
+            Step::RunTools(run) => run,
+            Step::AskModel(_) | Step::Done(_) => return true,
+        };
+        run.turn.tools.resolve(name, None).is_ok()
+    }
+
     fn go_on(
         &mut self,
         events: &mut Vec<ChatEvent>,

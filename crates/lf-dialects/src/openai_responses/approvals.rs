@@ -57,5 +57,5 @@ fn decision(path: &str, item: &Value) -> Result<Decision, RequestError> {
         Value::String(reason) => Some(reason.clone()),
         other => return Err(RequestError::expected(&format!("{path}.reason"), "a string", other)),
     };
-    Ok(Decision { verdict, by: "the client of the Responses API".to_owned(), reason })
+    Ok(Decision { verdict, by: "the client of the Responses API".to_owned(), reason, who: None })
 }

@@ -186,7 +186,12 @@ fn shown_of(server: &McpServer, list: List, said: Vec<Value>) -> Vec<Value> {
     let items: Vec<Value> = said.into_iter().filter_map(shown).collect();
     let (what, hidden) = (list.key(), all - items.len());
     if hidden > 0 {
-        tracing::warn!(server = server.name, what, hidden, "names with hidden characters in them are left out");
+        tracing::warn!(
+            server = server.name,
+            what,
+            hidden,
+            "names with hidden characters in them are left out"
+        );
     }
     items
 }

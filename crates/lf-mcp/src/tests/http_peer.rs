@@ -127,6 +127,7 @@ impl Peer {
     }
 
     /// Over TLS where there is an acceptor for it; the URL names `localhost` then.
+    #[expect(clippy::unused_async, reason = "only within a runtime is there something to listen with")]
     pub(crate) async fn start_with(
         tls: Option<TlsAcceptor>,
         answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,

@@ -224,7 +224,7 @@ async fn a_call_that_is_passed_on_is_sent_only_where_it_is_permitted() {
         (Peer::start(legacy).await, Generation::Modern),
         (Peer::start(modern).await, Generation::Modern),
     ] {
-        let (pool, server) = (pool(), http(&peer.url, Duration::from_secs(5)));
+        let (pool, server) = (pool(), http(&peer.url));
         let caller = Caller::new(generation, json!({}), Value::Null);
         let (channel, _told) = Channel::new();
         let channel = channel.guarded(|| Err("not any more".to_owned()));
@@ -238,7 +238,7 @@ async fn a_call_that_is_passed_on_is_sent_only_where_it_is_permitted() {
 }
 
 /// May send so often.
-struct Allowed(std::sync::atomic::AtomicUsize);
+struct Allowed(AtomicUsize);
 
 impl lf_core::tool::Attendant for Allowed {
     fn progress(&self, _: ToolProgress) {}
@@ -259,7 +259,7 @@ async fn a_call_is_permitted_each_time_that_it_is_sent() {
     })
     .await;
     let pool = pool();
-    let tools = pool.tools([(NAME.to_owned(), Ok(http(&peer.url, Duration::from_secs(5))))]);
+    let tools = pool.tools([(NAME.to_owned(), Ok(http(&peer.url)))]);
     list(&tools).await;
     let tool = ToolRef { server: NAME.into(), name: "echo".into() };
     for times in [0, 1, 2] {

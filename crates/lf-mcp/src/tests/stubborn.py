@@ -13,7 +13,7 @@ with open(starts, "a") as file:
     print(os.getpid(), file=file)
 
 lock = threading.Lock()
-names = ["echo", "slow", "deafen", "chatter", "complain", "outdated", "exit", "eat", "fork", "flood", "swallow", "images"]
+names = ["echo", "slow", "deafen", "chatter", "complain", "outdated", "exit", "fade", "eat", "fork", "flood", "swallow", "images"]
 deaf = threading.Event()
 
 
@@ -55,6 +55,12 @@ def call(id, name, arguments):
         send({"jsonrpc": "2.0", "id": id, "error": {"code": -32022, "message": "other revision", "data": {"supported": ["2026-07-28"]}}})
     elif name == "exit":
         os._exit(arguments.get("status", 3))
+    elif name == "fade":
+        # as where the machine takes its time between the end of the pipes and that of the process
+        os.close(1)
+        time.sleep(0.3)
+        os.write(2, b"last words\n")
+        os._exit(5)
     elif name == "eat":
         eaten = []
         try:
@@ -113,6 +119,7 @@ for line in sys.stdin:
         threading.Thread(target=call, args=(id, params["name"], params.get("arguments", {})), daemon=True).start()
         if params["name"] == "deafen":
             deaf.wait()
+        if params["name"] in ("deafen", "fade"):
             time.sleep(1000)
     elif id is not None:
         send({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "Method not found"}})

@@ -79,6 +79,17 @@ async fn a_server_is_idle_ready_failed_and_ready_again_and_all_of_it_is_counted(
 }
 
 #[tokio::test]
+async fn a_server_whose_pipes_end_before_it_does_is_told_by_how_it_ended() {
+    let stage = Stage::new("", |_| {});
+    stage.up().await;
+    let lost = call(&stage.tools, "fade", json!({})).await;
+    let told = "exited with status 5; stderr: last words";
+    assert!(matches!(&lost, Err(ToolError::Lost { reason, .. }) if reason == told), "{lost:?}");
+    assert_eq!(stage.report().last_error(), Some(told));
+    stage.pool.shutdown().await;
+}
+
+#[tokio::test]
 async fn calls_are_told_at_once_that_their_server_was_killed() {
     let stage = Stage::new("", |_| {});
     stage.up().await;

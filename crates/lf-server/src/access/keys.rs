@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lf_core::principal::Reach;
+use lf_core::principal::{RESERVED, Reach};
 use lf_core::quota::Quota;
 use lf_core::{Principal, Scope};
 use serde::{Deserialize, Serialize};
@@ -204,6 +204,16 @@ fn check(new: &NewKey) -> Result<(), KeysError> {
     if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
         let what = format!("a key needs a name of at most {LONGEST_NAME} bytes, without control characters");
         return Err(KeysError::Wrong(what));
+    }
+    // what looks like another name in a list or a record is one
+    let plain = lf_core::visible::line(name);
+    if plain != *name || name.trim() != name {
+        return Err(KeysError::Wrong("the name of a key has nothing that cannot be seen in it".to_owned()));
+    }
+    if RESERVED.contains(&name.to_lowercase().as_str()) {
+        return Err(KeysError::Wrong(format!(
+            "`{name}` says that no key was given: give the key another name"
+        )));
     }
     if scopes.is_empty() {
         let known: Vec<&str> = Scope::ALL.into_iter().map(Scope::name).collect();

@@ -33,6 +33,17 @@ impl Home {
 }
 
 #[test]
+fn no_key_has_a_name_that_is_taken_for_somebody_else() {
+    let home = home();
+    let keys = Keys::at(home.directory.path());
+    for name in ["the owner", "This Machine", "nobody", "the\u{200b} owner", " ann", "ann\u{2028}"] {
+        let new = NewKey { name: name.to_owned(), scopes: vec![Scope::Chat], ..NewKey::default() };
+        assert!(matches!(keys.create(new), Err(KeysError::Wrong(_))), "{name:?}");
+    }
+    home.key("the owners", None);
+}
+
+#[test]
 fn a_key_is_taken_as_either_header_and_seen_as_soon_as_it_is_made_or_revoked() {
     let home = home();
     let key = home.key("ann", None);

@@ -65,14 +65,14 @@ type Outcome<T> = Result<T, EditRefusal>;
 
 /// A change that somebody makes, for the record.
 pub(super) struct Edit {
-    who: String,
+    who: Principal,
     what: &'static str,
     project: String,
 }
 
 impl Edit {
     pub(super) fn new(who: &Principal, what: &'static str, (namespace, name): (&str, &str)) -> Self {
-        Self { who: who.name.clone(), what, project: format!("{namespace}/{name}") }
+        Self { who: who.clone(), what, project: format!("{namespace}/{name}") }
     }
 }
 
@@ -81,7 +81,7 @@ impl Reader {
     pub(super) fn on_record<T>(&self, edit: Edit, make: impl FnOnce(&Self) -> Outcome<T>) -> Outcome<T> {
         let made = make(self);
         let Edit { who, what, project } = edit;
-        let record = Record { who: Some(who), project: Some(project), ..Record::new(Event::Configuration) };
+        let record = Record { project: Some(project), ..Record::new(Event::Configuration) }.of(&who);
         self.audit.record(match &made {
             Ok(_) => Record { outcome: Some(what), ..record },
             Err(refusal) => Record { outcome: Some("refused"), ..record }.detail(&refusal.to_string()),

@@ -1,15 +1,17 @@
 //! What reads the files of projects; used on threads that may block.
 
+mod record;
 mod slot;
 mod trust;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use lf_core::Project;
-use lf_core::audit::{Event, Record};
+use lf_core::audit::Record;
 use lf_core::operator::Operator;
 use lf_mcp::SessionPool;
 use tokio::sync::Notify;
@@ -21,6 +23,7 @@ use super::disk::{self, file_in, place};
 use super::generation::{Broken, ConfigStatus, Generation, Opened, RefusedEdit};
 use crate::audit::Audit;
 use crate::reload::{How, QUIET, may_be_cut};
+use record::{on_record, refusal, taken};
 pub(super) use slot::{Mark, mark};
 use slot::{Slot, State};
 
@@ -33,6 +36,8 @@ pub(crate) struct Reader {
     loader: Loader,
     pool: SessionPool,
     pub(super) audit: Arc<Audit>,
+    /// Whether what is read first is put on record: a daemon goes by it.
+    is_recorded: AtomicBool,
     slots: RwLock<Slots>,
     /// Told of each project that is read for the first time.
     pub(crate) first_read: Notify,
@@ -102,7 +107,8 @@ impl Reader {
     ) -> Self {
         let approvals = Approvals::new(data_dir.clone(), pool.clone(), operator);
         let slots = RwLock::default();
-        let reader = Self { data_dir, approvals, loader, pool, audit, slots, first_read: Notify::new() };
+        let (first_read, is_recorded) = (Notify::new(), AtomicBool::new(false));
+        let reader = Self { data_dir, approvals, loader, pool, audit, is_recorded, slots, first_read };
         if let Some(mut main) = main {
             let path = main.path.take().map(|path| std::path::absolute(&path).unwrap_or(path));
             let path = path.unwrap_or_default();
@@ -118,9 +124,9 @@ impl Reader {
 
     /// Puts on record what a daemon begins with. Whatever only looks at a file leaves nothing behind.
     pub(crate) fn begin_record(&self) {
-        if let Some(main) = &self.slots().main {
-            self.audit.record(taken(main));
-        }
+        let slots = self.slots();
+        self.is_recorded.store(true, Ordering::Relaxed);
+        slots.main.iter().chain(slots.stored.values()).for_each(|slot| self.audit.record(taken(slot)));
     }
 
     /// The project that the program was started in, as it is now.
@@ -187,7 +193,9 @@ impl Reader {
             let opened = match (key, state.file) {
                 // its file may be on its way, and its directory is what it is
                 (Key::Stored(directory), None) if looks.is_none() || !state.has_directory => {
-                    self.forget(directory);
+                    if let Some(gone) = self.take_away(directory) {
+                        self.audit.record(Record { outcome: Some("gone"), ..on_record(&gone) });
+                    }
                     return Ok(Look::Gone);
                 }
                 (Key::Stored(_), None) => {
@@ -258,7 +266,11 @@ impl Reader {
         let mut slots = self.write();
         let Some(slot) = slots.get_mut(key) else {
             let Key::Stored(directory) = key else { return Ok(Some(Look::Same)) };
-            slots.stored.insert(directory.clone(), Slot::new(state, opened));
+            let slot = Slot::new(state, opened);
+            if self.is_recorded.load(Ordering::Relaxed) {
+                self.audit.record(taken(&slot));
+            }
+            slots.stored.insert(directory.clone(), slot);
             self.first_read.notify_one();
             return Ok(Some(Look::Taken));
         };
@@ -366,10 +378,14 @@ impl Reader {
     }
 
     pub(super) fn forget(&self, directory: &Path) {
+        drop(self.take_away(directory));
+    }
+
+    fn take_away(&self, directory: &Path) -> Option<Slot> {
         let mut slots = self.write();
-        if let Some(old) = slots.stored.remove(directory) {
-            self.retire(old.project(), &slots);
-        }
+        let old = slots.stored.remove(directory)?;
+        self.retire(old.project(), &slots);
+        Some(old)
     }
 
     /// Has clients look again at tools that are held against something else now.
@@ -448,26 +464,6 @@ fn told(slot: &Slot) {
     for one in diagnostics {
         info!(project = name, "{}", one.line(slot.file()));
     }
-}
-
-/// For the record: a generation became active.
-fn taken(slot: &Slot) -> Record {
-    let Generation { number, hash, .. } = &*slot.active;
-    let record = Record { outcome: Some("active"), ..on_record(slot) };
-    record.detail(&format!("generation {number}, file {hash}"))
-}
-
-/// For the record: a change was refused.
-fn refusal(slot: &Slot) -> Record {
-    let why = slot.refused.as_deref().map(|refused| refused.broken.reason.as_str()).unwrap_or_default();
-    let record = Record { outcome: Some("refused"), ..on_record(slot) };
-    record.detail(&format!("generation {} stays: {why}", slot.active.number))
-}
-
-fn on_record(slot: &Slot) -> Record {
-    let project = slot.project();
-    let project = Some(format!("{}/{}", project.namespace, project.name));
-    Record { project, ..Record::new(Event::Configuration) }
 }
 
 fn refused(slot: &Slot) {

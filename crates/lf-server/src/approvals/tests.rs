@@ -21,7 +21,7 @@ fn about(project: &str) -> About {
 }
 
 fn yes() -> Decision {
-    Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None }
+    Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None, who: None }
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,6 +109,36 @@ async fn a_call_of_no_turn_waits_for_a_yes_and_silence_is_a_no() {
         approvals.decide(&id, yes()).await
     });
     assert!(may.is_ok_and(|facts| facts.is_approved) && outcome == Outcome::Taken);
+}
+
+/// Asks, and notes what is put on record.
+#[derive(Default)]
+struct Noting(Mutex<Vec<String>>);
+
+impl Check for Noting {
+    fn check(&self, _: &Asked<'_>, _: std::time::Instant) -> Judgement {
+        Judgement { verdict: Approval::Ask, why: String::new() }
+    }
+
+    fn record(&self, _: &Told<'_>, became: &Became<'_>) {
+        let Became::Decided(decision) = became else { panic!("nothing ran") };
+        let told = format!("{} {}", decision.verdict.name(), decision.reason.as_deref().unwrap_or_default());
+        self.0.lock().expect("a lock").push(told);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_nobody_waits_for_any_more_is_on_record() {
+    let approvals = CallApprovals::new();
+    let arguments = Map::new();
+    for (leaves, told) in [(true, "expired who asked for the call did not wait"), (false, "expired ")] {
+        let noting = Noting::default();
+        let facts = Facts::alone(ask("x").tool, Hints::default(), Labels::default());
+        let wait = if leaves { Duration::from_secs(1) } else { 2 * ALONE };
+        let may = approvals.may_run(&noting, (facts, &arguments), about("a/b"));
+        assert_eq!(tokio::time::timeout(wait, may).await.is_err(), leaves);
+        assert_eq!(*noting.0.lock().expect("a lock"), [told]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

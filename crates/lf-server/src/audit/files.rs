@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -12,8 +12,11 @@ use crate::timestamp::timestamp;
 
 /// From here on the next file is begun, in bytes.
 const FILE: u64 = 64 << 20;
-/// Longest line that is read, in bytes. Those that are written are far shorter: names have at most 256 characters, details 500.
+/// Longest line that is read, in bytes. Those that are written are far shorter: [`Record::bounded`] has six names of some 350
+/// characters, and a detail has 500.
 const LINE: u64 = 64 << 10;
+/// What is read at once where a file is read from its end, in bytes.
+const BLOCK: u64 = 64 << 10;
 
 /// Where records are appended.
 #[derive(Debug)]
@@ -64,43 +67,31 @@ impl Files {
         if end.length >= FILE {
             (end.file, end.length) = (end.file + 1, 0);
         }
-        let mut file = options.open(path(&self.directory, end.file))?;
-        let mut lines = String::new();
-        let mut add = |record: &Record, at: SystemTime| {
-            lines.push_str(&end.chain.add(record, &timestamp(at)));
-            lines.push('\n');
+        let written =
+            options.open(path(&self.directory, end.file)).and_then(|mut file| end.write(&mut file, records));
+        let (end, result) = match written {
+            Ok(end) => (end, Ok(())),
+            Err(error) => (end, Err(error)),
         };
-        if let Some(remark) = end.remark.take() {
-            add(&Record::new(Event::Lost).detail(&remark), SystemTime::now());
-        }
-        records.for_each(|(record, at)| add(record, at));
-        if let Err(error) = file.write_all(lines.as_bytes()).and_then(|()| file.sync_data()) {
-            // a record that is not known to be kept is written again
-            file.set_len(end.length)?;
-            return Err(error);
-        }
-        end.length += lines.len() as u64;
         self.end = Some(end);
-        Ok(())
+        result
     }
 
     /// Reads where the record goes on; half a line that a crash left is taken off.
     fn find_end(&self, newest: u64) -> io::Result<End> {
         let mut end = End { file: newest, length: 0, chain: Chain::default(), remark: None };
         let found = last_line(&self.directory, newest)?;
-        let found = match found {
-            Found { line: None, torn: 0, .. } if newest > 1 => {
-                Found { whole: 0, ..last_line(&self.directory, newest - 1)? }
-            }
-            found => found,
-        };
-        if found.torn > 0 && found.whole < length(&self.directory, newest)? {
+        if found.torn > 0 {
             let file = OpenOptions::new().write(true).open(path(&self.directory, newest))?;
             file.set_len(found.whole)?;
             end.remark = Some(format!("{} bytes of a line that was not whole were taken off", found.torn));
         }
         end.length = found.whole;
-        match found.line.as_deref().map(Chain::at) {
+        let line = match found.line {
+            None if newest > 1 => last_line(&self.directory, newest - 1)?.line,
+            line => line,
+        };
+        match line.as_deref().map(Chain::at) {
             Some(Ok(chain)) => end.chain = chain,
             Some(Err(broken)) => {
                 (end.file, end.length) = (newest + 1, 0);
@@ -112,48 +103,85 @@ impl Files {
     }
 }
 
+impl End {
+    /// Writes all of them and syncs, or none. Says where the file ends then.
+    fn write<'a>(
+        &self,
+        file: &mut File,
+        records: impl Iterator<Item = (&'a Record, SystemTime)>,
+    ) -> io::Result<Self> {
+        let mut chain = self.chain.clone();
+        let mut lines = String::new();
+        let mut add = |record: &Record, at: SystemTime| {
+            lines.push_str(&chain.add(record, &timestamp(at)));
+            lines.push('\n');
+        };
+        if let Some(remark) = &self.remark {
+            add(&Record::new(Event::Lost).detail(remark), SystemTime::now());
+        }
+        records.for_each(|(record, at)| add(record, at));
+        if let Err(error) = file.write_all(lines.as_bytes()).and_then(|()| file.sync_data()) {
+            // a record that is not known to be kept is written again
+            file.set_len(self.length)?;
+            return Err(error);
+        }
+        Ok(Self { file: self.file, length: self.length + lines.len() as u64, chain, remark: None })
+    }
+}
+
 /// The last whole line of a file.
+#[derive(Default)]
 struct Found {
     line: Option<String>,
     /// Bytes up to its end.
     whole: u64,
-    /// Bytes after it.
+    /// Bytes after it: of one line that has no end, however long it is.
     torn: u64,
 }
 
+/// Reads from the end, whatever stands before.
 fn last_line(directory: &Path, number: u64) -> io::Result<Found> {
-    let mut found = Found { line: None, whole: 0, torn: 0 };
     let file = match File::open(path(directory, number)) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
         Err(error) => return Err(error),
     };
-    let mut reader = BufReader::new(file);
-    while let Some(line) = next_line(&mut reader)? {
-        match line.strip_suffix('\n') {
-            Some(text) => {
-                found.whole += line.len() as u64;
-                found.line = Some(text.to_owned());
-            }
-            None => found.torn = line.len() as u64,
-        }
-    }
-    Ok(found)
+    let length = file.metadata()?.len();
+    let whole = beginning(&file, length)?;
+    let torn = length - whole;
+    let Some(end) = whole.checked_sub(1) else { return Ok(Found { torn, ..Found::default() }) };
+    let begin = beginning(&file, end)?;
+    // a longer one is no record, nor is its beginning
+    let mut line = vec![0; usize::try_from((end - begin).min(LINE)).unwrap_or_default()];
+    file.read_exact_at(&mut line, begin)?;
+    Ok(Found { line: Some(String::from_utf8_lossy(&line).into_owned()), whole, torn })
 }
 
-/// With its end, where it has one within [`LINE`]. What is no UTF-8 is no record either.
+/// Where the line begins that this place of a file is in.
+fn beginning(file: &File, place: u64) -> io::Result<u64> {
+    let mut block = Vec::new();
+    let mut end = place;
+    while end > 0 {
+        let begin = end.saturating_sub(BLOCK);
+        block.resize(usize::try_from(end - begin).unwrap_or_default(), 0);
+        file.read_exact_at(&mut block, begin)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(begin + at as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
+}
+
+/// With its end, where it has one. One that is longer than [`LINE`] is cut there, and is no record then; neither is what
+/// is no UTF-8.
 fn next_line(reader: &mut impl io::BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
-    let read = reader.take(LINE).read_until(b'\n', &mut line)?;
-    Ok((read > 0).then(|| match String::from_utf8(line) {
-        Ok(line) => line,
-        // as long as it was, so that offsets hold
-        Err(error) => error
-            .as_bytes()
-            .iter()
-            .map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' })
-            .collect(),
-    }))
+    let read = reader.by_ref().take(LINE).read_until(b'\n', &mut line)?;
+    if read as u64 == LINE && line.last() != Some(&b'\n') {
+        reader.skip_until(b'\n')?;
+    }
+    Ok((read > 0).then(|| String::from_utf8_lossy(&line).into_owned()))
 }
 
 fn length(directory: &Path, number: u64) -> io::Result<u64> {
@@ -230,6 +258,15 @@ pub struct Verified {
     pub faults: Vec<Fault>,
     /// Whether a line of this number has this hash, where that was asked.
     pub holds: bool,
+    /// It was begun, and nothing is left of it.
+    pub is_gone: bool,
+}
+
+impl Verified {
+    /// Nothing was found to be wrong.
+    pub fn is_whole(&self) -> bool {
+        self.faults.is_empty() && self.holds && !self.is_gone
+    }
 }
 
 /// Faults that are told.
@@ -247,7 +284,8 @@ pub fn verify(directory: &Path, known: Option<&Chain>) -> io::Result<Verified> {
         let found = Chain::at(line.text);
         let mut follow = seen.end.clone();
         let fits = match (&found, seen.lines) {
-            (Ok(first), 1) if first.number > 1 => Ok(()),
+            // older files may have been put away, but not the lines of the first
+            (Ok(_), 1) if line.file != path(directory, 1) => Ok(()),
             // after a fault it is taken up again
             (Ok(_), _) if !sure => Ok(()),
             _ => follow.follow(line.text),
@@ -266,5 +304,6 @@ pub fn verify(directory: &Path, known: Option<&Chain>) -> io::Result<Verified> {
             seen.end = found;
         }
     })?;
+    seen.is_gone = seen.lines == 0 && directory.is_dir();
     Ok(seen)
 }

@@ -136,5 +136,106 @@ fn what_could_not_be_written_is_counted_and_told_when_it_can_be() {
     });
     let lost: usize = lost.sum();
     assert_eq!(kept + lost, most + 2000);
-    assert!(lost > 0 && kept >= BATCH, "{kept} kept, {lost} lost");
+    assert!(lost > 0 && kept >= WAITING, "{kept} kept, {lost} lost");
+}
+
+#[test]
+fn names_of_any_length_damage_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let long = |letter: &str| Record { tool: Some(letter.repeat(1 << 20)), ..Record::new(Event::Denied) };
+    written(home.path(), 0..3);
+    let audit = Audit::into(home.path()).unwrap();
+    for name in ["x", "\u{1}", "\u{1f600}", "\""] {
+        let six = long(name).tool;
+        let (who, model) = (six.clone(), six.clone());
+        let (server, project) = (six.clone(), six.clone());
+        audit.record(Record { who, model, server, project, turn: six.clone(), ..long(name) });
+    }
+    audit.close();
+    written(home.path(), 3..6);
+    let seen = verify(home.path(), None).unwrap();
+    assert!(seen.is_whole() && seen.end.number == 10, "{seen:?}");
+    let tool = |line: &Value| line["tool"].as_str().unwrap().to_owned();
+    let tools: Vec<String> = lines(home.path()).iter().map(tool).collect();
+    assert_eq!(tools[9], "5");
+    assert!(tools[3].starts_with("xxx") && tools[3].len() < 400 && tools[3].contains("sha256:"), "{tools:?}");
+    assert_ne!(tools[4], tools[5]);
+}
+
+#[test]
+fn a_line_that_is_too_long_is_one_fault_and_what_stands_after_it_stays() {
+    let home = tempfile::tempdir().unwrap();
+    written(home.path(), 0..2);
+    let whole = std::fs::read_to_string(file(home.path())).unwrap();
+    let long = format!("{{\"tool\":\"{}\"}}\n", "x".repeat(300_000));
+    // as half a line at the end, as the last line, and between others
+    std::fs::write(file(home.path()), format!("{whole}{}", long.trim_end())).unwrap();
+    written(home.path(), 2..3);
+    assert!(verify(home.path(), None).unwrap().is_whole());
+    assert!(std::fs::read_to_string(file(home.path())).unwrap().starts_with(&whole));
+
+    let whole = std::fs::read_to_string(file(home.path())).unwrap();
+    std::fs::write(file(home.path()), format!("{whole}{long}")).unwrap();
+    written(home.path(), 3..5);
+    let kept = std::fs::read_to_string(file(home.path())).unwrap();
+    assert_eq!(kept, format!("{whole}{long}"), "what was there is left as it is");
+    let seen = verify(home.path(), None).unwrap();
+    assert_eq!((seen.faults.len(), &seen.faults[0].broken), (1, &Broken::NoRecord));
+    assert_eq!(lines_of(home.path(), "call"), 5);
+}
+
+fn lines_of(directory: &Path, event: &str) -> usize {
+    let mut count = 0;
+    walk(directory, |line| count += usize::from(line.text.contains(&format!(r#""event":"{event}""#))))
+        .unwrap();
+    count
+}
+
+#[test]
+fn half_a_line_in_a_file_of_its_own_goes_on_from_the_file_before() {
+    let home = tempfile::tempdir().unwrap();
+    written(home.path(), 0..3);
+    std::fs::write(home.path().join("000002.jsonl"), "{\"number\":4,").unwrap();
+    written(home.path(), 3..4);
+    let seen = verify(home.path(), None).unwrap();
+    assert!(seen.is_whole() && seen.end.number == 5, "{seen:?}");
+}
+
+#[test]
+fn a_beginning_that_was_cut_off_and_files_that_are_gone_are_found() {
+    let home = tempfile::tempdir().unwrap();
+    written(home.path(), 0..5);
+    let text = std::fs::read_to_string(file(home.path())).unwrap();
+    let rest: Vec<&str> = text.lines().skip(3).collect();
+    std::fs::write(file(home.path()), format!("{}\n", rest.join("\n"))).unwrap();
+    let seen = verify(home.path(), None).unwrap();
+    assert_eq!((seen.faults.len(), seen.faults[0].line), (1, 1), "{seen:?}");
+    // files that were put away are whole ones
+    std::fs::rename(file(home.path()), home.path().join("000002.jsonl")).unwrap();
+    let seen = verify(home.path(), None).unwrap();
+    assert!(seen.is_whole() && seen.first == 4, "{seen:?}");
+    std::fs::remove_file(home.path().join("000002.jsonl")).unwrap();
+    let seen = verify(home.path(), None).unwrap();
+    assert!(seen.is_gone && !seen.is_whole(), "{seen:?}");
+    assert!(verify(&home.path().join("never"), None).unwrap().is_whole());
+}
+
+#[test]
+fn refusals_that_were_not_told_one_by_one_are_counted_at_the_end() {
+    let home = tempfile::tempdir().unwrap();
+    let audit = Audit::into(home.path()).unwrap();
+    (0..100).for_each(|_| audit.refused(None, "GET /"));
+    audit.close();
+    let more: u64 = lines(home.path())
+        .iter()
+        .map(|line| {
+            let detail = line["detail"].as_str().unwrap();
+            let count = detail.split("more refusals").next().unwrap();
+            let count: String = count.chars().filter(char::is_ascii_digit).collect();
+            if detail.contains("more refusals") { count.parse().unwrap() } else { 0 }
+        })
+        .sum();
+    let told =
+        lines(home.path()).iter().filter(|line| line["detail"].as_str().unwrap().starts_with("GET")).count();
+    assert_eq!(told as u64 + more, 100);
 }

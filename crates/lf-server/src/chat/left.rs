@@ -39,6 +39,8 @@ impl App {
         scope: Option<&Arc<Project>>,
         request: &ChatRequest,
     ) -> Result<Option<Left>, Refusal> {
+        // whoever may not decide is not told what waits
+        self.may_decide(who, request)?;
         let named = match request.approvals.first() {
             Some((id, _)) => vec![id.clone()],
             None => named_in(&request.messages),

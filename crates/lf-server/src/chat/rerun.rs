@@ -47,17 +47,18 @@ impl App {
         let owner = Arc::new(Principal::owner());
         let (project, model) = self.find_model(&owner, scope, Some(model)).await?;
         let provider = lf_models::provider(&model, &self.client, Otherwise::Nobody)?;
+        let id = uuid::Uuid::new_v4().simple().to_string();
         let (check, errand): (Arc<dyn Check>, Errand) = match calls {
             Calls::Recorded => (Arc::new(Recorded), Errand::default()),
             Calls::Run => (
-                self.check_of(&owner, &project, &model, &model.name),
+                self.check_of(&owner, &project, &model, (&model.name, &id)),
                 self.errand_of(&owner, &project, &model),
             ),
         };
         let recorded = &cassette.setup;
         let (tools, set) = self.tools_again(&project, &model, cassette, calls).await;
         let setup = Setup {
-            id: uuid::Uuid::new_v4().simple().to_string(),
+            id,
             model: model.name.clone(),
             request: ModelRequest {
                 parameters: parameters(&model, recorded.request.parameters.clone()),

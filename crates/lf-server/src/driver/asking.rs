@@ -115,5 +115,5 @@ async fn put(person: Arc<dyn Person>, ask: Ask) -> Option<Decision> {
         Some("always") => Verdict::Always,
         _ => Verdict::Denied,
     };
-    Some(Decision { verdict, by: "the person at the terminal".to_owned(), reason: None })
+    Some(Decision { verdict, by: "the person at the terminal".to_owned(), reason: None, who: None })
 }

@@ -152,5 +152,35 @@ impl Attendant for OneCall {
     }
 }
 
+/// Who attends a call that goes to another server than it was meant for: what this daemon is told on somebody's behalf is
+/// told to no other that has its name by now.
+pub(super) struct Elsewhere<'a>(pub(super) &'a dyn Attendant);
+
+impl Attendant for Elsewhere<'_> {
+    fn progress(&self, progress: ToolProgress) {
+        self.0.progress(progress);
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
+        self.0.ask(question)
+    }
+
+    fn note(&self, note: String) {
+        self.0.note(note);
+    }
+
+    fn tries_again(&self) -> bool {
+        self.0.tries_again()
+    }
+
+    fn on_behalf(&self) -> Option<&str> {
+        None
+    }
+
+    fn party(&self) -> Option<u64> {
+        self.0.party()
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,19 +1,22 @@
 //! Running one call: the only place where a tool is run for a turn.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::poll;
 use lf_core::message::ToolCall;
 use lf_core::policy::Labels;
 use lf_core::tool::{Attendant, BoxFuture, Question, Reply, ToolProgress};
 use lf_core::turn::{Entry, RunTools};
-use lf_core::{ToolError, ToolOutput, ToolSource};
+use lf_core::{Principal, Project, ToolError, ToolOutput, ToolRef, ToolSource};
+use lf_mcp::ProjectTools;
+use serde_json::{Map, Value};
 use tracing::info;
 
-use super::attending::Attending;
+use super::attending::{Attending, Elsewhere};
+use crate::app::App;
 use crate::authority::Errand;
-use crate::rules::{Asked, Became, Check, Facts, Told, permit};
+use crate::rules::{Asked, Became, Check, Facts, Rules, Told, Underway, permit};
 
 /// A call that is to be run.
 pub(super) struct Runnable {
@@ -53,10 +56,8 @@ pub(super) async fn run_call(
     if !pause.is_zero() {
         tokio::time::sleep(pause).await;
     }
-    let empty = serde_json::Map::new();
-    // what this daemon is told on somebody's behalf is told to no other server that has its name by now
-    let is_moved = runner.check.moved(&facts.tool.server).is_some();
-    let mandate = runner.errand.mandate_for(&facts.tool).filter(|_| !is_moved);
+    let empty = Map::new();
+    let mandate = runner.errand.mandate_for(&facts.tool);
     let attendant = attending.call(&call.id, is_tried_again, mandate);
     let arguments = call.arguments.value().unwrap_or(&empty);
     let asked = Asked { model: Some(&runner.model), facts: &facts, arguments };
@@ -83,38 +84,38 @@ pub(crate) async fn execute_tool(
     attendant: &dyn Attendant,
 ) -> Came {
     let tool = &asked.facts.tool;
-    let denied = |reason: String| {
+    let denied = |underway: Underway<'_>, reason: String| {
         info!(server = %tool.server, tool = %tool.name, call_id, reason, "the call may not run");
-        check.record(&Told::from(asked), &Became::Denied(&reason));
+        underway.became(&Became::Denied(&reason));
         let (server, tool) = (tool.server.to_string(), tool.name.to_string());
         let outcome = Err(ToolError::Denied { server, tool, reason });
         Came { outcome, labels: Labels::default(), elapsed: Duration::ZERO }
     };
-    let mut facts = match permit_now(tools, check, asked).await {
-        Ok(facts) => facts,
-        Err(reason) => return denied(reason),
+    let handed_over = || Underway::handed_over(check, Told::from(asked));
+    let mut looks = 0;
+    let now = loop {
+        let now = Now::of(tools, check, asked).await;
+        if let Err(reason) = permit(check, &now.asked(asked)) {
+            return denied(handed_over(), reason);
+        }
+        // a server that starts takes up to a minute, in which the file may change, and what the server lists
+        looks += 1;
+        let has_waited = has_waited_for(now.source(tools), &tool.server).await;
+        if check.moved(&tool.server) == now.moved && (looks > 1 || !has_waited) {
+            break now;
+        }
     };
-    let moved = check.moved(&tool.server);
-    let source = moved.as_ref().map_or(tools, |moved| moved as &dyn ToolSource);
-    let mut ready = source.ready(&tool.server);
-    // a server that starts takes up to a minute, in which the rules may change
-    if poll!(&mut ready).is_pending() {
-        ready.await;
-        facts = match permit_now(tools, check, asked).await {
-            Ok(facts) => facts,
-            Err(reason) => return denied(reason),
-        };
-    }
-    let started = Instant::now();
+    let underway = handed_over();
     info!(server = %tool.server, tool = %tool.name, call_id, "Executing MCP tool");
-    let asked_now = &Asked { facts: &facts, ..*asked };
-    let guarded = Guarded { attendant, check, asked: asked_now };
-    let outcome = match source.call(tool, asked.arguments, &guarded).await {
+    let (elsewhere, asked_now) = (Elsewhere(attendant), now.asked(asked));
+    let attendant: &dyn Attendant = if now.moved.is_some() { &elsewhere } else { attendant };
+    let guarded = Guarded { attendant, check, asked: &asked_now };
+    let outcome = match now.source(tools).call(tool, asked.arguments, &guarded).await {
         // nothing was sent
-        Err(ToolError::Denied { reason, .. }) => return denied(reason),
+        Err(ToolError::Denied { reason, .. }) => return denied(underway, reason),
         outcome => outcome,
     };
-    let elapsed = started.elapsed();
+    let elapsed = underway.elapsed();
     let said = match &outcome {
         Ok(output) if !output.is_error => "Tool execution successful",
         Ok(_) => "the tool reported an error",
@@ -122,8 +123,8 @@ pub(crate) async fn execute_tool(
         Err(_) => "the tool call failed",
     };
     info!(server = %tool.server, tool = %tool.name, call_id, ?elapsed, "{said}");
-    check.record(&Told::from(asked), &Became::settled(&outcome, elapsed));
-    Came { outcome, labels: facts.labels.and(check.labels_of(tool)), elapsed }
+    underway.became(&Became::settled(&outcome, elapsed));
+    Came { outcome, labels: now.facts.labels.and(check.labels_of(tool)), elapsed }
 }
 
 /// A call that is looked at once more when it is sent: its connection may have ended since it was ready.
@@ -164,17 +165,67 @@ impl Attendant for Guarded<'_> {
     }
 }
 
-/// Whether a call may run by the configuration of now, of the tool as its server lists it now: the facts by which it may.
-async fn permit_now(tools: &dyn ToolSource, check: &dyn Check, asked: &Asked<'_>) -> Result<Facts, String> {
-    let mut facts = asked.facts.clone();
-    match check.moved(&facts.tool.server) {
-        Some(moved) => facts = facts.listed_by(&moved).await,
-        // it may have changed since it was offered
-        None if check.is_locked(&facts.tool.server) => facts = facts.listed_by(tools).await,
-        None => {}
+impl App {
+    /// Runs a tool for whoever runs this program, whom neither lists nor rules hold; it is on record like any other. Dropping
+    /// the future cancels the call.
+    ///
+    /// # Errors
+    /// [`ToolError`]
+    pub async fn call_as_owner(
+        &self,
+        project: &Project,
+        tools: &ProjectTools,
+        (tool, arguments): (&ToolRef, &Map<String, Value>),
+        attendant: &dyn Attendant,
+    ) -> Result<ToolOutput, ToolError> {
+        let owner = Arc::new(Principal::owner());
+        let rules = Rules::of(self.active(project), self.authority(&owner));
+        let underway = Underway::handed_over(&rules, Told::new(None, tool, arguments));
+        let outcome = tools.call(tool, arguments, attendant).await;
+        let elapsed = underway.elapsed();
+        underway.became(&Became::settled(&outcome, elapsed));
+        outcome
     }
-    permit(check, &Asked { facts: &facts, ..*asked })?;
-    Ok(facts)
+}
+
+/// Waits until a server is ready; false where it was.
+async fn has_waited_for(source: &dyn ToolSource, server: &str) -> bool {
+    let mut ready = source.ready(server);
+    let has_waited = poll!(&mut ready).is_pending();
+    if has_waited {
+        ready.await;
+    }
+    has_waited
+}
+
+/// A call by the configuration of now.
+struct Now {
+    /// Where it runs, if that is another place than its turn began with.
+    moved: Option<ProjectTools>,
+    /// What is known of the tool, as its server lists it now where that may be something else.
+    facts: Facts,
+}
+
+impl Now {
+    async fn of(tools: &dyn ToolSource, check: &dyn Check, asked: &Asked<'_>) -> Self {
+        let facts = asked.facts.clone();
+        let moved = check.moved(&facts.tool.server);
+        let facts = match &moved {
+            Some(moved) => facts.listed_by(moved).await,
+            // it may have changed since it was offered
+            None if check.is_locked(&facts.tool.server) => facts.listed_by(tools).await,
+            None => facts,
+        };
+        Self { moved, facts }
+    }
+
+    fn source<'a>(&'a self, tools: &'a dyn ToolSource) -> &'a dyn ToolSource {
+        self.moved.as_ref().map_or(tools, |moved| moved as &dyn ToolSource)
+    }
+
+    fn asked<'a>(&'a self, asked: &Asked<'a>) -> Asked<'a> {
+        Asked { facts: &self.facts, ..*asked }
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::app::{App, StoredProject};
 use crate::approvals::{About, No};
 use crate::authority::Granted;
 use crate::chat::Conversation;
-use crate::rules::{Asked, Facts, Rules, permit};
+use crate::rules::{Active, Asked, Became, Check as _, Facts, Rules, Told, Underway, permit};
 use crate::view;
 
 const NO_PROJECT: &str = "the daemon was started in no project: name one as `project`";
@@ -71,25 +71,37 @@ impl Own {
     /// The rules of the project that the daemon was started in speak of these tools, too.
     async fn may_run(
         &self,
-        who: &Arc<Principal>,
-        name: &str,
+        who: &Principal,
+        rules: &Rules,
+        tool: &ToolRef,
         arguments: &Map<String, Value>,
     ) -> Result<(), String> {
         let Some(project) = self.app.project().filter(|project| !project.policy.is_empty()) else {
             return Ok(());
         };
         let definitions = definitions();
-        let Some(definition) = definitions.iter().find(|tool| tool["name"] == name) else { return Ok(()) };
-        let tool = ToolRef { server: OWN.into(), name: name.into() };
-        let facts = Facts::alone(tool, Hints::of(definition), Labels::default());
-        let rules = Rules::of_own_tools(self.app.active(&project), self.app.authority(who));
+        let Some(definition) = definitions.iter().find(|listed| listed["name"] == *tool.name) else {
+            return Ok(());
+        };
+        let facts = Facts::alone(tool.clone(), Hints::of(definition), Labels::default());
         let about = About::alone(who, &project, None);
-        match self.app.approvals.may_run(&rules, (facts, arguments), about).await {
+        match self.app.approvals.may_run(rules, (facts, arguments), about).await {
             // a person may have taken minutes: the rules of now count
-            Ok(facts) => permit(&rules, &Asked { model: None, facts: &facts, arguments }),
+            Ok(facts) => permit(rules, &Asked { model: None, facts: &facts, arguments }).inspect_err(|why| {
+                rules.record(&Told::new(None, tool, arguments), &Became::Denied(why));
+            }),
             Err(No::Tool) => Ok(()),
             Err(No::Said(why)) => Err(why),
         }
+    }
+
+    /// What puts on record what becomes of calls of these tools.
+    fn rules_for(&self, who: &Arc<Principal>) -> Rules {
+        let active: Active = match self.app.project() {
+            Some(project) => self.app.active(&project),
+            None => Arc::new(|| None),
+        };
+        Rules::of_own_tools(active, self.app.authority(who))
     }
 
     async fn run(
@@ -118,35 +130,53 @@ impl Own {
             leave(&who, self.asks_itself, name)?;
             Ok((who, granted))
         });
+        let tool = ToolRef { server: OWN.into(), name: name.into() };
+        let told = Told::new(None, &tool, arguments);
         let (who, granted) = match allowed {
             Ok(allowed) => allowed,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(refusal) => {
+                self.rules_for(&self.who).record(&told, &Became::Denied(&refusal));
+                return Ok(Err(refusal));
+            }
         };
-        if let Err(why) = self.may_run(&who, name, arguments).await {
+        let rules = self.rules_for(&who);
+        if let Err(why) = self.may_run(&who, &rules, &tool, arguments).await {
             return Ok(Err(why));
         }
-        let app = &self.app;
-        Ok(match granted {
-            Some(granted) => itself::run(app, (&who, &granted), name, arguments, attendant).await,
-            None => match name {
-                "models_list" => Ok(shown(&models(app, &who).await)),
-                "project_get" => show(app, &who, arguments).await,
-                "mcp_servers" => {
-                    project(app, &who, arguments).await.map(|project| servers(app, &who, &project))
-                }
-                "chat_completions" => {
-                    let scope = match arguments.contains_key("project") {
-                        true => project(app, &who, arguments).await.map(Some),
-                        false => Ok(None),
-                    };
-                    match scope {
-                        Ok(scope) => chat(app, &who, scope.as_ref(), arguments, attendant).await,
-                        Err(error) => Err(error),
-                    }
-                }
-                _ => projects::run((app, &who), name, arguments).await,
-            },
-        })
+        let underway = Underway::handed_over(&rules, told);
+        let ran = match granted {
+            Some(granted) => itself::run(&self.app, (&who, &granted), name, arguments, attendant).await,
+            None => run(&self.app, &who, name, arguments, attendant).await,
+        };
+        let elapsed = underway.elapsed();
+        underway.became(&match &ran {
+            Ok(output) => Became::ran("ok", output, elapsed),
+            Err(why) => Became::ran("error", why, elapsed),
+        });
+        Ok(ran)
+    }
+}
+
+/// Runs one of the tools for whoever has asked for it himself.
+async fn run(
+    app: &Arc<App>,
+    who: &Arc<Principal>,
+    name: &str,
+    arguments: &Map<String, Value>,
+    attendant: &dyn Attendant,
+) -> Result<ToolOutput, String> {
+    match name {
+        "models_list" => Ok(shown(&models(app, who).await)),
+        "project_get" => show(app, who, arguments).await,
+        "mcp_servers" => project(app, who, arguments).await.map(|project| servers(app, who, &project)),
+        "chat_completions" => {
+            let scope = match arguments.contains_key("project") {
+                true => Some(project(app, who, arguments).await?),
+                false => None,
+            };
+            chat(app, who, scope.as_ref(), arguments, attendant).await
+        }
+        _ => projects::run((app, who), name, arguments).await,
     }
 }
 

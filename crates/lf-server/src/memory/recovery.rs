@@ -5,13 +5,15 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use lf_core::audit::{Event, Record, hash_of_json};
 use lf_core::policy::Labels;
 use lf_core::results::SOURCE;
 use lf_core::tool::ToolError;
 use lf_core::turn::{Course, Entry, Planned, Setup, Step, Taken};
-use lf_core::{ChatEvent, Journal as _, Model, ModelError, Principal, Project, ToolRef, ToolSet};
+use lf_core::{ChatEvent, Journal as _, Model, ModelError, Principal, Project, ToolCall, ToolRef, ToolSet};
 use lf_models::Otherwise;
 use lf_store::{Conversation, Kind, StoreError, TurnJournal, TurnRecord, TurnState};
+use serde_json::Map;
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 use tracing::{info, warn};
@@ -25,6 +27,7 @@ use crate::driver::{Approving, Drive};
 use crate::failover::{Upstream, Upstreams};
 use crate::quotas::{Charge, payers};
 use crate::results::Shelf;
+use crate::rules::{Became, Check, Told};
 
 /// A turn as its journal tells it.
 pub(super) struct Read {
@@ -142,7 +145,7 @@ impl App {
                 Err(Hindrance::Lasting(error)) => {
                     warn!(turn = turn.id, %error, "a turn cannot go on after a restart");
                     match give_up(memory, turn, error).await {
-                        Ok(()) => return,
+                        Ok(lost) => return lost.into_iter().for_each(|record| self.audit.record(record)),
                         Err(reason) => reason.to_string(),
                     }
                 }
@@ -197,6 +200,10 @@ impl App {
         let asked_name = asked.as_ref().map_or(setup.model.clone(), |asked| asked.name.clone());
         let (project, model) = found(&model).await?;
         let upstreams = self.upstreams(&project, &model, (asked.ok(), &setup)).map_err(Hindrance::Lasting)?;
+        let attendance = self.attendance_of(turn, &conversation).await?;
+        // from here on nothing is in the way: what is put on record is so once
+        let check = self.check_of(&who, &project, &model, (&asked_name, &turn.id));
+        record_lost(&*check, &course, &model.name, &setup.tools);
         take_up(&mut course, &mut events, &mut journal, &setup.tools);
         let approving = Approving {
             approvals: self.approvals.clone(),
@@ -207,7 +214,7 @@ impl App {
                 turn: Some(turn.id.clone()),
                 conversation: Some(turn.conversation.clone()),
             },
-            attendance: self.attendance_of(turn, &conversation).await?,
+            attendance,
             wait: setup.limits.approval_timeout,
         };
         let mut charge = Charge::new(&self.quotas, payers(&project, &who), counted);
@@ -216,7 +223,7 @@ impl App {
             upstreams,
             approving,
             tools: self.tools_of(&project, &model),
-            check: self.check_of(&who, &project, &model, &asked_name),
+            check,
             errand: self.errand_of(&who, &project, &model),
             shelf: Shelf::new(&self.results, &setup, Some((memory.store.clone(), turn.conversation.clone()))),
             charge,
@@ -274,16 +281,18 @@ impl App {
     }
 }
 
-/// Ends a turn with what it did so far.
-async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Result<(), Hindrance> {
+/// Ends a turn with what it did so far. Gives back what is to be put on record of it.
+async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Result<Vec<Record>, Hindrance> {
     let read = match read(memory, turn).await {
         Ok(read) => Some(read),
         Err(Hindrance::Passing(reason)) => return Err(Hindrance::Passing(reason)),
         // what cannot be read is not added to
         Err(Hindrance::Lasting(_)) => None,
     };
-    let (mut state, mut done) = (TurnState::Failed, None);
-    if let Some(Read { mut course, mut events, entries, stopped, .. }) = read {
+    let (mut state, mut done, mut on_record) = (TurnState::Failed, None, Vec::new());
+    if let Some(Read { mut course, mut events, entries, stopped, model, setup }) = read {
+        let lost = lost(&course, &setup.tools).into_iter();
+        on_record = lost.map(|(_, call, tool)| given_up(turn, (&setup, &model), call, tool)).collect();
         if !matches!(course.step(), Step::Done(_)) {
             let mut journal = memory.store.journal(turn, entries);
             note(Entry::Failed(error), &mut course, &mut events, &mut journal);
@@ -295,7 +304,21 @@ async fn give_up(memory: &Memory, turn: &TurnRecord, error: ModelError) -> Resul
         done = course.into_done().ok();
     }
     let (turn, conversation) = (turn.id.clone(), turn.conversation.clone());
-    Ok(memory.keep(&Ending::new(turn, conversation, state, done)).await?)
+    memory.keep(&Ending::new(turn, conversation, state, done)).await?;
+    Ok(on_record)
+}
+
+/// A call that had begun in a turn that cannot go on: its project may not be there any more, nor its key.
+fn given_up(turn: &TurnRecord, (setup, model): (&Setup, &str), call: &ToolCall, tool: &ToolRef) -> Record {
+    Record {
+        model: Some(model.to_owned()),
+        turn: Some(turn.id.clone()),
+        server: Some(tool.server.to_string()),
+        tool: Some(tool.name.to_string()),
+        arguments: call.arguments.value().ok().map(hash_of_json),
+        outcome: Some("lost"),
+        ..Record::new(Event::Call).of(&setup.principal)
+    }
 }
 
 fn note(entry: Entry, course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal) {
@@ -339,32 +362,47 @@ impl Read {
     }
 }
 
-/// Brings a turn to where it can go on. A call that had begun may have had its effect: unless its tool is repeatable, it
-/// is not run a second time, and the model is told that its outcome is unknown.
-fn take_up(course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal, tools: &ToolSet) {
+/// Calls that had begun when the program died, and may have had their effect: those of repeatable tools are not among them.
+fn lost<'a>(course: &'a Course, tools: &'a ToolSet) -> Vec<(usize, &'a ToolCall, &'a ToolRef)> {
     // a look into a result changes nothing; its tools came to the turn later
     let repeatable =
         |id: &ToolRef| &*id.server == SOURCE || tools.tool(id).is_some_and(|tool| tool.repeatable);
+    let Step::RunTools(run) = course.step() else { return Vec::new() };
+    let begun = run.open().filter(|(_, _, begun)| *begun);
+    let lost = begun.filter_map(|(at, planned, _)| match &planned.plan {
+        Planned::Run(tool) if !repeatable(tool) => Some((at, &planned.call, tool)),
+        _ => None,
+    });
+    lost.collect()
+}
+
+/// The process that ran them could put nothing of them on record.
+fn record_lost(check: &dyn Check, course: &Course, model: &str, tools: &ToolSet) {
+    let empty = Map::new();
+    for (_, call, tool) in lost(course, tools) {
+        let arguments = call.arguments.value().unwrap_or(&empty);
+        check.record(&Told::new(Some(model), tool, arguments), &Became::lost());
+    }
+}
+
+/// Brings a turn to where it can go on. A call that had begun may have had its effect: unless its tool is repeatable, it
+/// is not run a second time, and the model is told that its outcome is unknown.
+fn take_up(course: &mut Course, events: &mut Vec<ChatEvent>, journal: &mut TurnJournal, tools: &ToolSet) {
     let entries: Vec<Entry> = match course.step() {
         Step::AskModel(_) => vec![Entry::Interrupted],
-        Step::RunTools(run) => run
-            .open()
-            .filter(|(_, _, begun)| *begun)
-            .filter_map(|(call, planned, _)| match &planned.plan {
-                Planned::Run(tool) if !repeatable(tool) => Some(Entry::Settled {
-                    call,
-                    outcome: Err(ToolError::Lost {
-                        server: tool.server.to_string(),
-                        tool: tool.name.to_string(),
-                        reason: "this daemon was restarted".to_owned(),
-                    }),
-                    labels: Labels::default(),
-                    elapsed: std::time::Duration::ZERO,
+        _ => lost(course, tools)
+            .into_iter()
+            .map(|(call, _, tool)| Entry::Settled {
+                call,
+                outcome: Err(ToolError::Lost {
+                    server: tool.server.to_string(),
+                    tool: tool.name.to_string(),
+                    reason: "this daemon was restarted".to_owned(),
                 }),
-                _ => None,
+                labels: Labels::default(),
+                elapsed: std::time::Duration::ZERO,
             })
             .collect(),
-        Step::Judge(_) | Step::AskPerson(_) | Step::Done(_) => Vec::new(),
     };
     for entry in entries {
         note(entry, course, events, journal);

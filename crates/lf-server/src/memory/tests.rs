@@ -306,7 +306,7 @@ async fn a_decision_reaches_the_turn_that_begins_with_its_call_meanwhile() {
     bench.memory().store.end(ended).await.unwrap();
     // the turn that is about to begin with it speaks
     let _guard = bench.memory().line("c").lock_owned().await;
-    let decision = Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None };
+    let decision = Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None, who: None };
     let begins = async {
         let about = unattended().about;
         let mut opened = bench.app.approvals.open([&ask].into_iter(), &about, LIMIT);

@@ -113,11 +113,14 @@ impl Asked {
     /// # Errors
     /// What can be said to be wrong before a model is asked, in the caller's dialect.
     pub(super) async fn begin(&self, body: &Bytes) -> Result<Begun, ErrorReply> {
-        let Self { keeper, caller, headers, .. } = self;
+        let Self { who, keeper, caller, headers, .. } = self;
         let items = keeper.items(body).await?;
         let item = |id: &str| items.get(id).cloned();
         let (mut request, mut view) =
             View::decode(caller.face, headers, body, &item).map_err(|error| caller.unreadable(&error))?;
+        for (_, decision) in &mut request.approvals {
+            *decision = decision.clone().of(who);
+        }
         let (plan, notice) = keeper.plan(&mut view).await?;
         if let View::Responses(view) = &mut view {
             // what a kept conversation has is known when it is this one's turn

@@ -54,7 +54,7 @@ pub(super) struct Wanted {
     decision: Word,
     /// For the model to read, and for the journal.
     reason: Option<String>,
-    /// Who decides, for the journal.
+    /// For whom whoever asks decides, as it says, for the journal.
     by: Option<String>,
 }
 
@@ -91,8 +91,8 @@ pub(super) async fn decide(
         Word::Always => Verdict::Always,
         Word::Deny => Verdict::Denied,
     };
-    let by = wanted.by.unwrap_or_else(|| "the HTTP API".to_owned());
-    let decision = Decision { verdict, by, reason: wanted.reason };
+    let by = wanted.by.unwrap_or_default();
+    let decision = Decision { verdict, by, reason: wanted.reason, who: None }.of(&who);
     match shared.app.decide(&id, decision).await {
         Ok(Outcome::Taken) => {
             Json(json!({"id": id, "object": "approval", "status": verdict.name()})).into_response()

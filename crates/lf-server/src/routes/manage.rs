@@ -20,7 +20,7 @@ use crate::approvals::{About, No};
 use crate::driver::execute_tool;
 use crate::guard::json_body;
 use crate::reply::{Caller, Face};
-use crate::rules::{Asked, Facts, Rules};
+use crate::rules::{Asked, Became, Began, Check as _, Facts, NO_TOOL, Rules, Told};
 use crate::view;
 
 /// `owned_by` of every model.
@@ -159,14 +159,15 @@ async fn run(
     project: &Arc<Project>,
     call: Execute,
 ) -> Response {
-    let Some(entry) = project.servers.get(&call.server) else {
-        let known: Vec<&str> = project.servers.keys().map(String::as_str).collect();
-        let what = format!(
-            "Server not found: `{}` is not in `mcp.servers`, which has: {}",
-            call.server,
-            known.join(", ")
-        );
-        return caller.refuse(StatusCode::NOT_FOUND, &what);
+    let arguments = call.arguments.unwrap_or_default();
+    let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
+    let began = Began { project: project.clone(), model: None, turn: None, pool: app.pool.clone() };
+    let rules = Rules::of_turn(app.active(project), app.authority(who), began);
+    let denied = |why: &str| rules.record(&Told::new(None, &tool, &arguments), &Became::Denied(why));
+    let entry = project.servers.get(&call.server).filter(|_| who.reaches_server(&call.server));
+    let Some(entry) = entry else {
+        denied("there is no such server, or not for this key");
+        return caller.refuse(StatusCode::NOT_FOUND, &no_server(who, project, &call.server));
     };
     let tools = app.pool.tools([(call.server.clone(), entry.clone())]);
     let server = match entry {
@@ -176,10 +177,7 @@ async fn run(
             return caller.refuse(StatusCode::SERVICE_UNAVAILABLE, &down.to_string());
         }
     };
-    let tool = ToolRef { server: call.server.as_str().into(), name: call.tool.as_str().into() };
-    let arguments = call.arguments.unwrap_or_default();
-    let rules = Rules::of(app.active(project), app.authority(who));
-    let facts = Facts::alone(tool, Hints::default(), Labels::default()).listed_by(&tools).await;
+    let facts = Facts::alone(tool.clone(), Hints::default(), Labels::default()).listed_by(&tools).await;
     let is_there =
         server.tools.permits(&call.tool) && server.tools.approval(&call.tool, facts.hints) != Approval::Deny;
     let permitted = match is_there {
@@ -190,6 +188,7 @@ async fn run(
         Ok(facts) => facts,
         Err(No::Said(text)) => return caller.refuse(StatusCode::FORBIDDEN, &text),
         Err(No::Tool) => {
+            denied(NO_TOOL);
             let unknown = ToolError::UnknownTool { server: call.server.clone(), tool: call.tool.clone() };
             return caller.refuse(StatusCode::NOT_FOUND, &unknown.to_string());
         }
@@ -221,6 +220,14 @@ async fn run(
             caller.refuse(status, &error.to_string())
         }
     }
+}
+
+/// Names only what whoever asks reaches.
+fn no_server(who: &Principal, project: &Project, server: &str) -> String {
+    let known: Vec<&str> =
+        project.servers.keys().map(String::as_str).filter(|name| who.reaches_server(name)).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    format!("Server not found: `{server}` is not in `mcp.servers`, which has: {known}")
 }
 
 pub(super) async fn liveness() -> Json<Value> {

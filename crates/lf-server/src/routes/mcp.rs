@@ -94,11 +94,15 @@ async fn gateway(
         // a model of this daemon has it run for whoever asked that model
         Some(granted) if need == Scope::Tools => match granted.running_tools(&door) {
             Ok(who) => Arc::new(who),
-            Err(what) => return caller.refuse(StatusCode::FORBIDDEN, &what),
+            Err(what) => {
+                shared.app.audit.refused(Some(&door), &format!("{}: {what}", parts.uri.path()));
+                return caller.refuse(StatusCode::FORBIDDEN, &what);
+            }
         },
         _ => door.clone(),
     };
     if parts.method == Method::POST && !who.has(need) {
+        shared.app.lacks(&who, need, &format!("{} at {}", asked.method, parts.uri.path()));
         return lacking(&caller, &who, need);
     }
     let scope = format!("{}/{} {offering:?}", project.0, project.1);

@@ -46,7 +46,7 @@ impl HeldBack {
                 continue;
             }
             warn!(server = %tool.server, tool = %visible::line(&tool.name), reason = %visible::line(&why), "a tool is held back");
-            check.record(&Told { model, tool: &tool, arguments: None }, &Became::Denied(&why));
+            check.record(&Told::found(model, &tool), &Became::Denied(&why));
         }
     }
 

@@ -274,7 +274,8 @@ impl Attempts {
             messages.extend([Message::Assistant(said), Message::Tool(result), user]);
             let asks = calls.iter().map(|call| {
                 let (tool, yes) = (all_tools()[0].id.clone(), lf_core::turn::Verdict::Approved);
-                let decision = lf_core::turn::Decision { verdict: yes, by: "p".to_owned(), reason: None };
+                let decision =
+                    lf_core::turn::Decision { verdict: yes, by: "p".to_owned(), reason: None, who: None };
                 Ask {
                     id: format!("apr_{}", call.id),
                     call: call.clone(),

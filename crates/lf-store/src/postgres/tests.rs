@@ -188,7 +188,7 @@ async fn what_is_decided_at_one_daemon_is_not_lost_by_another_one() {
     let seen = [one.waiting("c").await.unwrap().unwrap(), other.waiting("c").await.unwrap().unwrap()];
     let decide = |at: usize| {
         let mut waiting = seen[at].waiting.clone();
-        let decision = Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None };
+        let decision = Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None, who: None };
         waiting.asks[at].decision = Some(decision);
         waiting
     };

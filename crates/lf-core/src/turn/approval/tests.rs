@@ -42,7 +42,7 @@ fn call(id: &str, name: &str) -> Entry {
 }
 
 fn decided(approval: &str, verdict: Verdict) -> Entry {
-    let decision = Decision { verdict, by: "Ada".to_owned(), reason: None };
+    let decision = Decision { verdict, by: "Ada".to_owned(), reason: None, who: None };
     Entry::Decided { approval: approval.to_owned(), decision }
 }
 
@@ -82,6 +82,16 @@ fn settle_all(course: &mut Course) {
         ]
     });
     take(course, settled.chain([Entry::Ran]));
+}
+
+#[test]
+fn a_decision_names_whoever_took_it_whatever_that_says_of_itself() {
+    let said = |by: &str| Decision { verdict: Verdict::Approved, by: by.to_owned(), reason: None, who: None };
+    let key = Principal { id: "key:1".to_owned(), name: "ci".to_owned(), ..Principal::local() };
+    let of_key = said("the owner\n").of(&key);
+    assert_eq!((&*of_key.by, of_key.who.as_deref()), ("key ci for the owner ", Some("key:1")));
+    assert_eq!(said("").of(&Principal::owner()).by, "the owner");
+    assert_eq!(said("").of(&Principal::local()).who, None);
 }
 
 #[test]
@@ -158,7 +168,7 @@ fn a_turn_that_nobody_attends_ends_and_the_next_one_begins_with_its_calls() {
     // meanwhile somebody has
     let mut decided = waiting;
     decided.asks[0].decision =
-        Some(Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None });
+        Some(Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None, who: None });
     let course = Course::new(setup(Some(decided.clone()), TOOLS), &mut events);
     assert_eq!(to_run(&course).len(), 2);
 
@@ -172,7 +182,7 @@ fn denied_beside(verdict: Option<Verdict>) -> Waiting {
     let mut course = asking(&[("a", "write"), ("b", "write")]);
     take(&mut course, [Entry::Unanswered { words: String::new() }]);
     let mut waiting = course.into_done().expect("over").waiting.expect("waits");
-    let by_ada = |verdict| Decision { verdict, by: "Ada".to_owned(), reason: None };
+    let by_ada = |verdict| Decision { verdict, by: "Ada".to_owned(), reason: None, who: None };
     waiting.asks[0].decision = verdict.map(by_ada);
     waiting.asks[1].decision = Some(by_ada(Verdict::Denied));
     waiting
@@ -196,7 +206,7 @@ fn a_no_stands_where_the_tool_does_not_ask_any_more() {
     let milder = &[("read", Approval::Auto), ("write", Approval::Auto)];
     for verdict in [Verdict::Denied, Verdict::Expired] {
         let mut waiting = denied_beside(None);
-        waiting.asks[1].decision = Some(Decision { verdict, by: "Ada".to_owned(), reason: None });
+        waiting.asks[1].decision = Some(Decision { verdict, by: "Ada".to_owned(), reason: None, who: None });
         let mut events = Vec::new();
         let course = Course::new(setup(Some(waiting), milder), &mut events);
         assert_eq!(to_run(&course).len(), 1, "{verdict:?}");
@@ -212,7 +222,7 @@ fn a_yes_for_one_tool_is_none_for_another() {
     let mut waiting = course.into_done().expect("over").waiting.expect("waits");
     waiting.asks[0].tool.name = "other".into();
     waiting.asks[0].decision =
-        Some(Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None });
+        Some(Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None, who: None });
     let course = Course::new(setup(Some(waiting), TOOLS), &mut Vec::new());
     assert_eq!(open(&course).len(), 1);
 }

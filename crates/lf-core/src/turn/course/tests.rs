@@ -142,7 +142,7 @@ fn drive(script: Vec<Ask>) -> (Vec<Entry>, Vec<ChatEvent>, String) {
                 let verdicts = [Verdict::Approved, Verdict::Always, Verdict::Denied, Verdict::Expired];
                 let decided = |verdict| Entry::Decided {
                     approval: ask.id.clone(),
-                    decision: Decision { verdict, by: "p".to_owned(), reason: None },
+                    decision: Decision { verdict, by: "p".to_owned(), reason: None, who: None },
                 };
                 let words = || Entry::Unanswered { words: format!("approve {}", ask.id) };
                 vec![verdicts.get(ask.call.arguments.raw().len() % 5).map_or_else(words, |it| decided(*it))]

@@ -96,7 +96,7 @@ fn what_is_denied_is_answered_what_is_asked_waits_and_a_yes_is_remembered() {
         asking.asks().iter().map(|ask| (ask.call.id.clone(), ask.why.clone(), ask.id.clone())).collect();
     assert_eq!((asks.len(), asks[0].0.as_str(), asks[0].1.as_deref()), (1, "send1", Some("so")));
     assert_eq!(events.iter().filter(|event| matches!(event, ChatEvent::ApprovalNeeded(_))).count(), 1);
-    let decision = Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None };
+    let decision = Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None, who: None };
     let events = take(&mut course, [Entry::Decided { approval: asks[0].2.clone(), decision }]);
     let denied = events.iter().find_map(|event| match event {
         ChatEvent::CallFinished { result, .. } => Some(result.content.text()),
@@ -114,7 +114,7 @@ fn always_is_no_answer_to_a_rule() {
     take(&mut course, [judged(&[(0, Approval::Ask), (1, Approval::Ask)])]);
     let Step::AskPerson(asking) = course.step() else { panic!("a person is asked") };
     let first = asking.asks()[0].id.clone();
-    let decision = Decision { verdict: Verdict::Always, by: "Ada".to_owned(), reason: None };
+    let decision = Decision { verdict: Verdict::Always, by: "Ada".to_owned(), reason: None, who: None };
     take(&mut course, [Entry::Decided { approval: first, decision }]);
     let Step::AskPerson(asking) = course.step() else { panic!("the second one is asked about as well") };
     assert_eq!(asking.open().count(), 1);
@@ -202,7 +202,7 @@ fn what_was_seen_before_a_person_was_asked_counts_in_the_turn_that_goes_on() {
     let (mut waiting, _) = left_unasked();
     waiting = serde_json::from_str(&serde_json::to_string(&waiting).unwrap()).unwrap();
     waiting.asks[0].decision =
-        Some(Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None });
+        Some(Decision { verdict: Verdict::Approved, by: "Ada".to_owned(), reason: None, who: None });
     let mut next = Course::new(Setup { waiting: Some(waiting), ..setup(hi()) }, &mut Vec::new());
     let both = of(&[Label::Private, Label::Untrusted]);
     assert_eq!(standing(&next), [(0, 0, both, false)]);

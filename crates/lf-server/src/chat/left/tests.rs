@@ -17,7 +17,7 @@ fn ask(id: &str) -> Ask {
 }
 
 fn decision(verdict: Verdict) -> Decision {
-    Decision { verdict, by: "Ada".to_owned(), reason: None }
+    Decision { verdict, by: "Ada".to_owned(), reason: None, who: None }
 }
 
 fn verdicts(waiting: &Waiting) -> Vec<Option<Verdict>> {

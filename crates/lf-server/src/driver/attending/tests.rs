@@ -58,3 +58,18 @@ async fn without_a_person_nobody_is_asked() {
     let attending = Attending::new(reports, None, Clock::new(Duration::from_secs(5)));
     assert_eq!(attending.call("a", false, None).ask(question()).await, Reply::Nobody);
 }
+
+#[tokio::test]
+async fn what_is_said_on_somebodys_behalf_is_said_to_no_other_server() {
+    let (reports, mut told) = mpsc::channel(4);
+    let attending = Attending::new(reports, None, Clock::new(Duration::from_secs(5)));
+    let call = attending.call("a", true, Some("a token"));
+    let elsewhere = Elsewhere(&call);
+    assert_eq!((call.on_behalf(), elsewhere.on_behalf()), (Some("a token"), None));
+    assert_eq!((elsewhere.tries_again(), elsewhere.party()), (true, call.party()));
+    elsewhere.note("so".to_owned());
+    elsewhere.progress(ToolProgress { progress: 1.0, total: None, message: None });
+    assert_eq!(told.recv().await, Some(ChatEvent::Notice("so".to_owned())));
+    assert!(matches!(told.recv().await, Some(ChatEvent::CallProgress { .. })));
+    assert_eq!(elsewhere.ask(question()).await, Reply::Nobody);
+}

@@ -1,3 +1,4 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -13,7 +14,12 @@ struct Starting {
     takes_time: bool,
     /// The connection ends before the call is sent, and is made anew.
     is_lost: bool,
+    hangs: bool,
+    /// Where calls go once the server has started.
+    moves: Option<ProjectTools>,
+    recorded: Mutex<Vec<&'static str>>,
     is_forbidden: AtomicBool,
+    has_started: AtomicBool,
     called: AtomicUsize,
 }
 
@@ -26,15 +32,16 @@ impl ToolSource for Starting {
         Box::pin(async move {
             if self.takes_time {
                 tokio::task::yield_now().await;
-                self.is_forbidden.store(true, Ordering::SeqCst);
+                self.is_forbidden.store(self.moves.is_none(), Ordering::SeqCst);
+                self.has_started.store(true, Ordering::SeqCst);
             }
         })
     }
 
     fn call<'a>(
         &'a self,
-        _: &'a lf_core::ToolRef,
-        _: &'a Map<String, serde_json::Value>,
+        _: &'a ToolRef,
+        _: &'a Map<String, Value>,
         attendant: &'a dyn Attendant,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         self.is_forbidden.fetch_or(self.is_lost, Ordering::SeqCst);
@@ -43,7 +50,12 @@ impl ToolSource for Starting {
             return Box::pin(std::future::ready(Err(ToolError::Denied { server, tool, reason })));
         }
         self.called.fetch_add(1, Ordering::SeqCst);
-        Box::pin(std::future::ready(Ok(ToolOutput::default())))
+        Box::pin(async move {
+            match self.hangs {
+                true => std::future::pending().await,
+                false => Ok(ToolOutput::default()),
+            }
+        })
     }
 }
 
@@ -54,21 +66,61 @@ impl Check for Starting {
             false => Judgement::runs(),
         }
     }
+
+    fn moved(&self, _: &str) -> Option<ProjectTools> {
+        let is_moved = self.has_started.load(Ordering::SeqCst);
+        self.moves.as_ref().filter(|_| is_moved).cloned()
+    }
+
+    fn record(&self, _: &Told<'_>, became: &Became<'_>) {
+        self.recorded.lock().unwrap().push(match became {
+            Became::Ran { outcome, .. } => *outcome,
+            Became::Denied(_) => "denied",
+            Became::Decided(_) => "decided",
+        });
+    }
+}
+
+async fn executed(source: &Starting) -> Result<ToolOutput, ToolError> {
+    let tool = ToolRef { server: "disk".into(), name: "wipe".into() };
+    let facts = Facts::alone(tool, Hints::default(), Labels::default());
+    let asked = Asked { model: None, facts: &facts, arguments: &Map::new() };
+    let told: &dyn Attendant = &|_: ToolProgress| {};
+    execute_tool(source, source, &asked, "c1", told).await.outcome
 }
 
 #[tokio::test]
 async fn a_rule_that_comes_while_the_server_starts_holds() {
     for (takes_time, is_lost, calls) in [(false, false, 1), (true, false, 0), (false, true, 0)] {
         let source = Starting { takes_time, is_lost, ..Starting::default() };
-        let tool = lf_core::ToolRef { server: "disk".into(), name: "wipe".into() };
-        let facts = Facts::alone(tool, Hints::default(), Labels::default());
-        let asked = Asked { model: None, facts: &facts, arguments: &Map::new() };
-        let told: &dyn Attendant = &|_: ToolProgress| {};
-        let Came { outcome, .. } = execute_tool(&source, &source, &asked, "c1", told).await;
+        let outcome = executed(&source).await;
         assert_eq!(source.called.load(Ordering::SeqCst), calls);
         match outcome {
             Ok(_) => assert_eq!(calls, 1),
             Err(error) => assert!(error.to_string().contains("not any more"), "{error}"),
         }
+    }
+}
+
+/// What left the file is not called any more, and so not started again either.
+#[tokio::test]
+async fn a_call_goes_where_the_file_says_once_its_server_has_started() {
+    let pool = lf_mcp::SessionPool::new(lf_mcp::PoolOptions::new(Vec::new(), "lf".into()));
+    let gone = lf_core::project::Disabled { reason: "moved away".to_owned() };
+    let moved = pool.tools([("disk".to_owned(), Err(gone))]);
+    let source = Starting { takes_time: true, moves: Some(moved), ..Starting::default() };
+    let error = executed(&source).await.unwrap_err();
+    assert!(error.to_string().contains("moved away"), "{error}");
+    assert_eq!(source.called.load(Ordering::SeqCst), 0);
+    assert_eq!(*source.recorded.lock().unwrap(), ["down"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_while_it_runs_is_on_record_once() {
+    for (hangs, outcome) in [(true, "cancelled"), (false, "ok")] {
+        let source = Starting { hangs, ..Starting::default() };
+        let ended = tokio::time::timeout(Duration::from_secs(1), executed(&source)).await;
+        assert_eq!(ended.is_err(), hangs);
+        assert_eq!(*source.recorded.lock().unwrap(), [outcome]);
     }
 }
