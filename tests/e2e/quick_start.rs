@@ -144,3 +144,16 @@ fn the_built_in_file_server_reads_its_directory_and_no_other() {
     model.finish();
     project.assert_nothing_left();
 }
+
+#[test]
+fn completions_that_cannot_be_written_are_an_error_and_no_panic() {
+    let project = TestProject::with_model("http://127.0.0.1:9/v1", &[]);
+    let to_full = ["sh", "-c", "exec \"$0\" \"$@\" > /dev/full"];
+    for shell in ["bash", "fish", "zsh", "elvish", "powershell"] {
+        assert!(project.run(&["completions", shell]).ok().stdout.contains("lf"), "{shell}");
+        let command = project.under(&to_full, &["completions", shell]);
+        let refused = project.start_command(command).wait(PATIENCE);
+        assert_eq!(refused.status, Some(1), "{shell}: {}", refused.stderr);
+        assert!(refused.stderr.contains("cannot write to stdout"), "{shell}: {}", refused.stderr);
+    }
+}

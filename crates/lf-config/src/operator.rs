@@ -87,7 +87,7 @@ fn content(root: &Node, report: &mut Report<'_>) -> Operator {
 fn texts<'n>(list: &'n Node, report: &mut Report<'_>) -> std::vec::IntoIter<&'n Node> {
     let is_list = matches!(list.value, Value::List(_)) || list.is_null();
     if !is_list {
-        report.error(&list.span, "this is a list").hint("write it in brackets: `[api.example.com]`");
+        report.error(&list.span, "this must be a list").hint("write it in brackets: `[api.example.com]`");
     }
     list.items().iter().collect::<Vec<_>>().into_iter()
 }
@@ -208,13 +208,13 @@ mod tests {
     fn what_it_says_wrongly_is_told_with_its_place() {
         for (text, told) in [
             ("secret: {}\n", "unknown key `secret`"),
-            ("secrets: {A: api.example.com}\n", "this is a list"),
+            ("secrets: {A: api.example.com}\n", "this must be a list"),
             ("secrets: {A: ['https://x/path']}\n", "no place for a secret"),
             ("secrets: {A: ['ftp://x']}\n", "no place for a secret"),
-            ("secrets: {A: {b: c}}\n", "this is a list"),
+            ("secrets: {A: {b: c}}\n", "this must be a list"),
             ("secrets: {AWS_*: []}\n", "`AWS_*` is no name of a variable"),
             ("secrets: {' GITHUB_TOKEN': []}\n", "no name of a variable"),
-            ("egress: {a: b}\n", "this is a list"),
+            ("egress: {a: b}\n", "this must be a list"),
             ("egress: ['::ffff:10.0.0.0/64']\n", "no host and no network"),
             ("secrets: nothing\n", "maps variables to hosts"),
             ("egress: [10.0.0.0/33]\n", "no host and no network"),

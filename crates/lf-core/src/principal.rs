@@ -175,6 +175,10 @@ impl Principal {
 impl Reach {
     /// The first glob that can never fit, with what is wrong with it.
     pub fn problem(&self) -> Option<String> {
+        let bare = self.projects.iter().flatten().find(|glob| !glob.contains('/') && !glob.contains("**"));
+        if let Some(bare) = bare {
+            return Some(format!("`{bare}` fits no project: write `namespace/project`, such as `{bare}/*`"));
+        }
         let all = [&self.projects, &self.models, &self.tools].into_iter().flatten().flatten();
         all.filter_map(|glob| GlobBuilder::new(glob).build().err()).map(|error| error.to_string()).next()
     }

@@ -59,6 +59,7 @@ impl Caller {
             path if path.starts_with("/mcp/") => Face::Mcp,
             path if path.ends_with("/chat/completions") || path.contains("/models") => Face::Chat,
             path if path.ends_with("/responses") || path.contains("/responses/") => Face::Responses,
+            path if path.strip_prefix("/v1/").is_some_and(is_openai_s) => Face::Chat,
             path if path.ends_with("/messages") || path.ends_with("/messages/count_tokens") => Face::Messages,
             _ => Face::Own,
         };
@@ -166,6 +167,25 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         Ok(Self::of(parts))
     }
+}
+
+/// What of OpenAI's API there is not here: whoever asks for it reads OpenAI's errors.
+fn is_openai_s(path: &str) -> bool {
+    const ABSENT: [&str; 12] = [
+        "assistants",
+        "audio",
+        "batches",
+        "completions",
+        "embeddings",
+        "files",
+        "fine_tuning",
+        "images",
+        "moderations",
+        "threads",
+        "uploads",
+        "vector_stores",
+    ];
+    path.split('/').next().is_some_and(|first| ABSENT.contains(&first))
 }
 
 /// Status, and the words for programs: ours and OpenAI's.

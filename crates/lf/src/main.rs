@@ -92,7 +92,10 @@ fn run(cli: &Cli) -> Result<Exit, Trouble> {
         Command::Keys(command) => keys::run(&cli.common, command),
         Command::Audit(command) => audit::run(&project::data_dir(&cli.common), command),
         Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "lf", &mut std::io::stdout());
+            // it would panic where nobody reads on
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "lf", &mut script);
+            print(String::from_utf8_lossy(&script))?;
             Ok(Exit::Success)
         }
         Command::Files(_)

@@ -53,6 +53,11 @@ fn a_star_of_projects_stays_within_its_part() {
     assert!(!team.reaches_project("home", "other") && !team.reaches_project("teams", "barn"));
     let star = key(Reach { projects: some(&["*"]), ..Reach::default() });
     assert!(!star.reaches_project("team", "barn"));
+    // what can fit no project is told when a key is made
+    let problem = |globs: &[&str]| Reach { projects: some(globs), ..Reach::default() }.problem();
+    assert_eq!(problem(&["team/*", "**"]), None);
+    assert!(problem(&["team/*", "team"]).unwrap().contains("such as `team/*`"));
+    assert!(problem(&["*"]).is_some());
 }
 
 #[test]
