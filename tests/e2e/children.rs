@@ -209,12 +209,16 @@ fn what_a_server_ends_with_is_told_as_without_keepers() {
         ("kill -9 $$", "was killed by SIGKILL"),
         ("kill -ABRT $$", "was killed by SIGABRT"),
     ] {
-        let server = json!({"name": "m", "transport": "stdio", "command": "sh", "args": ["-c", script]});
-        let project = TestProject::with_model("http://127.0.0.1:9/v1", &[server]);
-        let finished = project.run(&["mcp", "tools"]);
-        let said = format!("{}{}", finished.stdout, finished.stderr);
-        assert!(said.contains(told), "{script}: {said}");
-        project.assert_nothing_left();
+        for sandbox in [json!("default"), json!({"namespaces": false})] {
+            let mut server =
+                json!({"name": "m", "transport": "stdio", "command": "sh", "args": ["-c", script]});
+            server["sandbox"] = sandbox;
+            let project = TestProject::with_model("http://127.0.0.1:9/v1", &[server]);
+            let finished = project.run(&["mcp", "tools"]);
+            let said = format!("{}{}", finished.stdout, finished.stderr);
+            assert!(said.contains(told), "{script}: {said}");
+            project.assert_nothing_left();
+        }
     }
 }
 

@@ -109,7 +109,8 @@ impl Parent {
 /// Kills all that descends from this process, and what becomes ours by that. What cannot be killed is left to the kernel.
 pub(crate) fn sweep() {
     for _ in 0..SWEEPS {
-        let left = tree::members(getpid().as_raw(), &[]);
+        let mut left = tree::members(getpid().as_raw(), &[]);
+        left.retain(|member| member.pid != getpid().as_raw());
         for member in &left {
             let _ = kill(Pid::from_raw(member.pid), Signal::SIGKILL);
         }

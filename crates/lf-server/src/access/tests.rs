@@ -120,7 +120,7 @@ fn a_file_of_keys_that_cannot_be_read_lets_nobody_in() {
     let key = home.key("ann", None);
     let path = home.directory.path().join("keys.json");
     let text = std::fs::read_to_string(&path).unwrap();
-    for broken in ["{", "[]", &text.replace("\"version\": 1", "\"version\": 2")] {
+    for broken in ["{", "[]", &text.replace("\"version\": 2", "\"version\": 3")] {
         std::fs::write(&path, broken).unwrap();
         assert_eq!(home.who(&[("x-api-key", &key)], true), Err(Stranger::Wrong), "{broken}");
         assert!(Keys::at(home.directory.path()).list().is_err());

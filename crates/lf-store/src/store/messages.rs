@@ -47,7 +47,7 @@ impl Store {
                        SELECT id, seq, created, turn, body,
                               sum(octet_length(body)) OVER (ORDER BY seq) - octet_length(body) AS ahead
                        FROM (SELECT id, seq, created, turn, body FROM message
-                             WHERE conversation = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) AS some
+                             WHERE conversation = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3) AS taken
                    ) AS measured WHERE ahead < ?4 ORDER BY seq";
         let params = vec![conversation.into(), after.into(), i64::from(count).into(), bytes.into()];
         let found = self.query(sql, params).await?.into_iter().map(kept).collect::<Result<Vec<_>, _>>()?;

@@ -86,7 +86,7 @@ fn what_a_variable_holds_stands_in_no_message_about_a_path() {
     let variables = Variables::new(None, |name| (name == "CANARY").then(|| "~/canary".to_owned()));
     let loaded = parse(&source, Path::new("/srv/farm"), &variables).unwrap_or_else(|told| panic!("{told}"));
     let told = loaded.render_diagnostics(Style::Plain);
-    assert!(told.contains("`${env:CANARY}` begins with `~`"), "{told}");
+    assert!(told.contains("`'${env:CANARY}'` begins with `~`"), "{told}");
     assert!(!told.contains("canary"), "{told}");
 }
 
