@@ -58,7 +58,7 @@ fn every_answer_has_its_fields_and_no_others() {
     has_just(&one["conversation"], &[&CONVERSATION[..], &["running_turns"]].concat());
 
     let available = get(&at("/tools/available")).ok();
-    has_just(&available, &["success", "count", "tools", "down"]);
+    has_just(&available, &["success", "count", "tools", "down", "held_back"]);
     has_just(
         &available["tools"][0],
         &["server_id", "tool_name", "name", "description", "parameters", "enabled"],

@@ -52,7 +52,7 @@ fn what_a_key_may_not_do_is_on_record_wherever_it_is_refused() {
         denied[1..],
         [["runs", "vault", "look"], ["runs", "nowhere", "look"], ["runs", "disk", "gone"]]
     );
-    let servers = lf_tests::client::get(&daemon.url("/api/mcp/servers")).ok().to_string();
+    let servers = lf_tests::client::get(&daemon.url("/v1/mcp/servers")).ok().to_string();
     assert!(servers.contains("idle"), "{servers}");
     daemon.stop();
     project.run(&["audit", "verify"]).ok();
@@ -77,15 +77,16 @@ fn own_tools_commands_and_keys_are_on_record() {
     let calls = told_now(&project, "call", &["who", "server", "tool", "outcome"]);
     assert_eq!(calls, [["the owner", "disk", "look", "ok"]]);
 
-    let writer = project.key(&["writer", "--scope", "config:write"]);
+    let looks = project.key(&["looks", "--scope", "read"]);
     let daemon = project.serve();
     let list = json!({"name": "models_list", "arguments": {}});
     assert_eq!(modern(&daemon.url("/mcp"), "tools/call", &list, &[]).status, 200);
-    modern(&daemon.url("/mcp"), "tools/call", &list, &[("x-api-key", &writer)]);
+    let delete = json!({"name": "project_delete", "arguments": {"namespace": "team", "project": "made"}});
+    modern(&daemon.url("/mcp"), "tools/call", &delete, &[("x-api-key", &looks)]);
     let calls = eventually_told(&project, "call", &["who", "server", "tool", "outcome"], 2);
     assert_eq!(calls[1], ["the owner", "lf", "models_list", "ok"]);
     let denied = eventually_told(&project, "denied", &["who", "server", "tool"], 1);
-    assert_eq!(denied, [["writer", "lf", "models_list"]]);
+    assert_eq!(denied, [["looks", "lf", "project_delete"]]);
     daemon.stop();
 }
 

@@ -99,7 +99,7 @@ fn a_call_whose_client_has_left_is_on_record() {
     drop(connection);
     is_told(2);
 
-    let key = project.key(&["runs", "--scope", "tools"]);
+    let key = project.key(&["runs", "--scope", "read,tools"]);
     let connection = begin_call(&daemon, &key);
     hangs(3);
     drop(connection);

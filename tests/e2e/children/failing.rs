@@ -76,21 +76,25 @@ fn nor_do_they_for_who_is_not_root() {
     }
 }
 
-/// Both that watch it are killed, one after the other, the first before it can do anything.
 #[test]
 fn without_a_namespace_a_server_ends_with_either_of_those_that_keep_it() {
-    let model = model();
-    let project = project(&model.base_url(), &json!({"namespaces": false}), "1m");
-    let daemon = project.serve();
-    let connection = super::ask(&daemon);
-    eventually("what hangs", || (project.children().len() >= 4).then_some(()));
-    let guards = processes::with_home(project.home());
-    let guards: Vec<_> = guards.iter().filter(|process| process.command.ends_with("__keep")).collect();
-    assert_eq!(guards.len(), 2, "{guards:?}");
-    guards.iter().for_each(|guard| guard.signal(Signal::SIGSTOP));
-    daemon.signal(Signal::SIGKILL);
-    assert_eq!(daemon.wait(super::GONE).status, None);
-    drop(connection);
-    guards.iter().for_each(|guard| guard.signal(Signal::SIGKILL));
-    processes::assert_none_left(project.home(), super::GONE);
+    for which in [0, 1] {
+        let model = model();
+        let project = project(&model.base_url(), &json!({"namespaces": false}), "1m");
+        let daemon = project.serve();
+        let connection = super::ask(&daemon);
+        let sleeping = || {
+            let all = project.children();
+            all.iter().filter(|process| process.command.starts_with("sleep")).count()
+        };
+        eventually("what hangs", || (sleeping() == 3).then_some(()));
+        let keepers = processes::with_home(project.home());
+        let keepers: Vec<_> = keepers.iter().filter(|process| process.command.ends_with("__keep")).collect();
+        assert_eq!(keepers.len(), 2, "{keepers:?}");
+        keepers[which].signal(Signal::SIGKILL);
+        eventually("the end of what it kept", || (sleeping() == 0).then_some(()));
+        drop(connection);
+        daemon.stop();
+        project.assert_nothing_left();
+    }
 }
